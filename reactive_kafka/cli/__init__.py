@@ -1,6 +1,4 @@
-"""The command line. Only here are the environment read, the streams written and the process
-ended.
-"""
+"""The command line. Only here is the environment read, output written and the process ended."""
 
 from __future__ import annotations
 

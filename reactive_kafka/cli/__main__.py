@@ -1,6 +1,4 @@
-"""``python -m reactive_kafka.cli``: the command line where the console script is not on the
-path.
-"""
+"""``python -m reactive_kafka.cli``, for when the console script is not on the path."""
 
 from reactive_kafka.cli import main
 

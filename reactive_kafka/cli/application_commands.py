@@ -1,9 +1,9 @@
-"""``reactive-kafka run`` and ``check``: the commands about an application."""
+"""``reactive-kafka run`` and ``check``: run an application, and check its configuration."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,17 +19,18 @@ from reactive_kafka.cli.run_logging import LogOptions
 from reactive_kafka.cli.spark_progress import bottom_of_the_terminal, show_spark
 from reactive_kafka.config.dump import dump, spark_table
 from reactive_kafka.config.load import toml_of_quarkus
-from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings, Settings
 from reactive_kafka.formats.payload_type import name_of
-from reactive_kafka.handlers.signature import Shape, name_of_handler
-from reactive_kafka.planning.plans import AppPlan, HandlerPlan, IncomingPlan
+from reactive_kafka.handlers.signature import HandlerSpec, name_of_handler
+from reactive_kafka.handlers.spec import AppSpec
+from reactive_kafka.planning.plans import IncomingPlan
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.batches.spark_function import SparkFunction
 
-# In the channel's first line.
+# Settings in the first line of a channel.
 COMMON = ("bootstrap_servers", "topic", "topics", "pattern", "assign", "group_id")
-# Without effect on a channel whose batches run on Spark.
+# Settings without effect on a channel whose batches run on Spark.
 FOR_HANDLERS = (
     "batch_max_records",
     "batch_max_wait",
@@ -51,8 +52,8 @@ FOR_HANDLERS = (
     type=click.Choice(["text", "json"]),
     envvar="REACTIVE_KAFKA_LOG_FORMAT",
     show_envvar=True,
-    help="Format of the log lines on stderr. Takes the place of what the application has configured. If neither is "
-    "given: text.",
+    help="Format of the log lines on stderr. Replaces what the application has configured. If "
+    "neither is given: text.",
 )
 @click.option(
     "--log-level",
@@ -60,7 +61,8 @@ FOR_HANDLERS = (
     envvar="REACTIVE_KAFKA_LOG_LEVEL",
     show_envvar=True,
     metavar="LEVEL",
-    help="Level of the root logger: debug, info, warning, error or critical. Default: the application's, or info.",
+    help="Level of the root logger: debug, info, warning, error or critical. Default: the "
+    "application's, or info.",
 )
 @click.option(
     "--log-config",
@@ -68,21 +70,23 @@ FOR_HANDLERS = (
     envvar="REACTIVE_KAFKA_LOG_CONFIG",
     show_envvar=True,
     metavar="FILE",
-    help="Configure logging with the tables of logging.config.dictConfig in this file (.toml, .yaml, .json).",
+    help="Configure logging with the tables of logging.config.dictConfig in this file (.toml, "
+    ".yaml, .json).",
 )
 @click.option(
     "--exit-on-failure",
     is_flag=True,
     envvar="REACTIVE_KAFKA_EXIT_ON_FAILURE",
     show_envvar=True,
-    help="Exit with 1 when a channel has failed, so that a supervisor can restart the process. Without this option the "
-    "other channels continue, and /health/live is DOWN.",
+    help="Exit with 1 when a channel has failed, so that a supervisor can restart the process. "
+    "Without this option the other channels continue, and /health/live is DOWN.",
 )
 @click.option(
     "--until-end",
     is_flag=True,
-    help="Exit with 0 when every channel that has a handler has handled and committed what was in its partitions when "
-    "they were assigned. Exit with 1 if a channel has failed, a topic is missing, or a signal came before.",
+    help="Exit with 0 when every channel that has a handler has handled and committed what was in "
+    "its partitions when they were assigned. Exit with 1 if a channel has failed, a topic is "
+    "missing, or a signal came before.",
 )
 @options.app_dir
 @click.option("--workers", type=int, hidden=True)
@@ -104,8 +108,8 @@ def run(
 
     MODULE:APP names the application: billing:app is the App called app in billing.py.
 
-    The first signal drains: fetching stops, running handlers may finish, what is done is committed,
-    and the process exits with 0. A second signal exits immediately, with 1.
+    The first signal drains: fetching stops, running handlers may finish, settled records are
+    committed, and the process exits with 0. A second signal exits immediately, with 1.
 
     \b
     Examples:
@@ -134,8 +138,8 @@ def run(
 @click.argument("target", metavar="[MODULE:APP]", required=False)
 @options.app_config
 @options.properties(
-    "Print the TOML that a file of Quarkus means (application.properties, application.yaml), instead. Exits with 2 if"
-    " it has a problem."
+    "Instead, print the TOML that a file of Quarkus means (application.properties, "
+    "application.yaml). Exits with 2 if it has a problem."
 )
 @options.app_dir
 @click.option("--strict", is_flag=True, help="Exit with 2 for warnings, too.")
@@ -149,8 +153,8 @@ def check(
     """Check an application's configuration and handlers, without connecting.
 
     Prints each channel with its handler and its effective settings, and each source; secrets are
-    masked. If anything is wrong, prints every problem with file and line, and exits with 2. What
-    has no effect, or is hardly meant, is a warning.
+    masked. If anything is wrong, prints every problem with file and line, and exits with 2.
+    Settings that have no effect, or are probably not meant, are warnings.
 
     \b
     Examples:
@@ -160,7 +164,7 @@ def check(
     """
     if from_quarkus is not None:
         if target is not None or config is not None:
-            raise click.UsageError("--from-quarkus goes without MODULE:APP and --config")
+            raise click.UsageError("--from-quarkus cannot be combined with MODULE:APP and --config")
         text, warnings = toml_of_quarkus(from_quarkus, os.environ)
         click.echo(text, nl=False)
         _refuse_warnings(len(warnings) if strict else 0)
@@ -170,59 +174,63 @@ def check(
     app = load_app(target, app_dir)
     settings = app.configure(config)
     spec = app.plan
-    tables = dump(
-        replace(
-            settings, incoming={name: channel.settings for name, channel in spec.incoming.items()}
-        )
-    )
+    click.echo(f"configuration  {settings.source}")
+    for warning in settings.warnings:
+        click.echo(f"warning        {warning}")
+    click.echo("\n".join(_report(_tables(settings, spec), spec)))
+    app_warnings = [*spec.warnings]
+    if app.declared.warning:
+        app_warnings.append(app.declared.warning)
+    for warning in app_warnings:
+        click.echo(f"\nwarning: {warning}")
+    _refuse_warnings(len(settings.warnings) + len(app_warnings) if strict else 0)
+    counts = [f"{len(spec.incoming)} incoming", f"{len(spec.outgoing)} outgoing"]
+    if spec.sources:
+        counts.append(counted(len(spec.sources), "source"))
+    if spec.memory:
+        counts.append(f"{len(spec.memory)} memory")
+    click.echo(f"\n{target} is fine: {', '.join(counts)}")
+
+
+def _tables(settings: Settings, spec: AppSpec) -> dict[str, Any]:
+    """Return the effective settings as tables, with what the handlers add to them."""
+    planned = {name: channel.settings for name, channel in spec.incoming.items()}
+    tables = dump(replace(settings, incoming=planned))
     for name, table in tables["incoming"].items():
         channel = spec.incoming[name]
         if channel.spark is not None:
             kept = {key: value for key, value in table.items() if key not in FOR_HANDLERS}
             tables["incoming"][name] = {**kept, "spark": spark_table(channel.settings)}
-    click.echo(f"configuration  {settings.source}")
-    for warning in settings.warnings:
-        click.echo(f"warning        {warning}")
-    click.echo("\n".join(_report(tables, spec)))
-    told = [*spec.warnings, *([app.declared.warning] if app.declared.warning else [])]
-    for warning in told:
-        click.echo(f"\nwarning: {warning}")
-    _refuse_warnings(len(settings.warnings) + len(told) if strict else 0)
-    sources = f", {len(spec.sources)} source{'s' * (len(spec.sources) > 1)}" if spec.sources else ""
-    memory = f", {len(spec.memory)} memory" if spec.memory else ""
-    click.echo(
-        f"\n{target} is fine: {len(spec.incoming)} incoming, {len(spec.outgoing)} outgoing{sources}{memory}"
-    )
+    return tables
 
 
-def _refuse_warnings(told: int) -> None:
-    if told:
-        raise WrongUsage(f"{counted(told, 'warning')}, and with --strict there must be none")
+def _refuse_warnings(count: int) -> None:
+    if count:
+        raise WrongUsage(f"{counted(count, 'warning')}, and with --strict there must be none")
 
 
-def _report(tables: Mapping[str, Any], spec: AppPlan) -> Iterator[str]:
-    """The lines that are printed of the settings, as :func:`~reactive_kafka.config.dump.dump` shows
-    them.
-    """
+def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
+    """Yield the lines that ``check`` prints about the settings."""
     servers = tables["kafka"]["bootstrap_servers"]
     http = tables["http"]
     spark = tables["spark"]
     yield f"brokers        {servers}"
-    yield (
-        f"http           {http['host']}:{http['port']}" if http["enabled"] else "http           off"
-    )
+    if http["enabled"]:
+        yield f"http           {http['host']}:{http['port']}"
+    else:
+        yield "http           off"
     if any(channel.spark is not None for channel in spec.incoming.values()):
         yield f"spark          {spark.get('remote') or spark['master']}"
     for name, channel in spec.incoming.items():
         table = tables["incoming"][name]
-        yield f"\nincoming {name}: {_source(table)}{_elsewhere(table, servers)}"
-        yield from _consumers(channel)
+        yield f"\nincoming {name}: {_what_is_read(table)}{_own_brokers(table, servers)}"
+        yield from _handlers(channel)
         yield from _settings(table)
     for source in spec.sources:
         yield f"\nsource {source.name}: sends what it yields to {', '.join(source.outgoing)}"
     for name in spec.outgoing:
         table = tables["outgoing"][name]
-        yield f"\noutgoing {name}: topic {table['topic']}{_elsewhere(table, servers)}"
+        yield f"\noutgoing {name}: topic {table['topic']}{_own_brokers(table, servers)}"
         yield f"  from = {_senders(name, spec) or 'no handler or source'}"
         yield from _settings(table)
     for name, memory in spec.memory.items():
@@ -231,30 +239,31 @@ def _report(tables: Mapping[str, Any], spec: AppPlan) -> Iterator[str]:
         yield from _handlers(memory.handlers)
 
 
-def _senders(channel: str, plan: AppPlan) -> str:
-    """The functions whose results go to a channel."""
+def _senders(name: str, spec: AppSpec) -> str:
+    """Return the functions whose results go to a channel."""
     handlers = [
-        handler_plan.handler.name
-        for handler_plan in plan.handlers
-        if channel in handler_plan.outgoing
+        handler.name
+        for channel in (*spec.incoming.values(), *spec.memory.values())
+        for handler in channel.handlers
+        if name in channel.outgoing_of(handler)
     ]
-    sources = [f"source {source.name}" for source in plan.sources if channel in source.outgoing]
+    sources = [f"source {source.name}" for source in spec.sources if name in source.outgoing]
     return ", ".join(dict.fromkeys([*handlers, *sources]))
 
 
-def _source(table: Mapping[str, Any]) -> str:
-    """What the channel reads, and for which group."""
+def _what_is_read(table: Mapping[str, Any]) -> str:
+    """Return what the channel reads, and for which group."""
     group = f"group {table['group_id']}" if "group_id" in table else "no group"
     if "pattern" in table:
         return f"pattern {table['pattern']}, {group}"
-    what, names = (
-        ("partition", table["assign"]) if "assign" in table else ("topic", table["topics"])
-    )
-    return f"{what}{'s' * (len(names) > 1)} {', '.join(names)}, {group}"
+    noun = "partition" if "assign" in table else "topic"
+    names = table["assign"] if "assign" in table else table["topics"]
+    plural = "s" if len(names) > 1 else ""
+    return f"{noun}{plural} {', '.join(names)}, {group}"
 
 
-def _elsewhere(table: Mapping[str, Any], servers: str) -> str:
-    """The channel's brokers, where they are not everybody's."""
+def _own_brokers(table: Mapping[str, Any], servers: str) -> str:
+    """Return the channel's brokers, if they differ from those of the application."""
     own = table.get("bootstrap_servers", servers)
     return "" if own == servers else f", at {own}"
 
@@ -265,38 +274,39 @@ def _consumers(plan: IncomingPlan) -> Iterator[str]:
         yield f"  handler = {_on_spark(plan.spark, plan.settings)}"
     elif not plan.handlers:
         yield "  handler = none: for `async for message in app.channel(...)`"
-    yield from _handlers(plan.handlers)
+    elif not channel.branches:
+        yield f"  handler = {_handler(channel.handler, channel.outgoing)}"
+    for branch in channel.branches:
+        when = "" if branch.when is None else f", when {name_of_handler(branch.when)}"
+        yield f"  handler = {_handler(branch.handler, branch.outgoing)}{when}"
 
 
-def _handlers(handlers: Sequence[HandlerPlan]) -> Iterator[str]:
-    for handler in handlers:
-        when = "" if handler.when is None else f", when {name_of_handler(handler.when)}"
-        yield f"  handler = {_handler(handler)}{when}"
-
-
-def _handler(plan: HandlerPlan) -> str:
-    handler = plan.handler
-    wants = name_of(handler.payload_type)
-    if handler.shape is not Shape.PAYLOAD:
-        wants = f"{handler.shape.name.capitalize()}[{wants}]"
+def _handler(handler: HandlerSpec, outgoing: tuple[str, ...]) -> str:
+    """Return a handler with its argument, where it runs, and where its results go."""
+    argument = name_of(handler.payload_type)
+    if handler.shape.name != "PAYLOAD":
+        argument = f"{handler.shape.name.capitalize()}[{argument}]"
     runs = "on the event loop" if handler.is_async else "in worker threads"
-    what = "sends what it yields to" if handler.yields else "sends to"
-    sends = f", {what} {', '.join(plan.outgoing)}" if plan.outgoing else ""
-    return f"{handler.name}({wants}), {runs}{sends}"
+    text = f"{handler.name}({argument}), {runs}"
+    if not outgoing:
+        return text
+    sends = "sends what it yields to" if handler.yields else "sends to"
+    return f"{text}, {sends} {', '.join(outgoing)}"
 
 
 def _on_spark(spark: SparkFunction, settings: IncomingSettings) -> str:
-    """The function, and how its batches are run; a payload is named where the function gets the
-    columns of one.
-    """
+    """Return a Spark function, and how its batches run."""
     name = f"{spark.function.__module__}.{spark.function.__qualname__}"
     jobs = settings.spark.max_concurrent_jobs
     at_once = f"{jobs} at once" if jobs > 1 else "one at a time"
-    payload = ""
-    if spark.payload is not None:
-        payload = f", payload {spark.payload.schema.model}{', corrupt ones too' if spark.payload.show_corrupt else ''}"
     pool = settings.spark.pool or settings.name
-    return f"{name}, batches on Spark: mode {settings.spark.mode}, {at_once}, pool {pool}{payload}"
+    text = f"{name}, batches on Spark: mode {settings.spark.mode}, {at_once}, pool {pool}"
+    if spark.payload is not None:
+        # The function gets a column for each field of the payload.
+        text += f", payload {spark.payload.schema.model}"
+        if spark.payload.show_corrupt:
+            text += ", corrupt ones too"
+    return text
 
 
 def _settings(table: Mapping[str, Any]) -> Iterator[str]:
@@ -312,4 +322,6 @@ def _settings(table: Mapping[str, Any]) -> Iterator[str]:
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)

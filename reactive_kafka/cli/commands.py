@@ -1,4 +1,4 @@
-"""The commands by name; the module of each is loaded when it is asked for."""
+"""The commands by name. The module of a command is imported only when it is called."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ MODULES = {
     "spark": "reactive_kafka.cli.developer_commands",
     "demo": "reactive_kafka.cli.developer_commands",
 }
-"""Command -> where the function of its name is, in the order of the help."""
-# Still to come.
+"""Command -> the module with the function of its name, in the order of the help."""
+# Commands that are planned.
 LATER = ("channels", "init")
 
 
 class Commands(click.Group):
-    """Loads a command's module when it is asked for. Errors that somebody must act on end it with
-    their text alone.
+    """Imports a command's module when it is called.
+
+    Errors of the package end the command with their text alone. Any other exception is a bug, and
+    keeps its traceback.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -44,8 +46,8 @@ class Commands(click.Group):
                 f"{cmd_name!r} is not supported yet; there are {', '.join(MODULES)}"
             )
         if cmd_name not in MODULES:
-            # Completed, or an option.
             if ctx.resilient_parsing or cmd_name.startswith("-"):
+                # A shell completes the name, or it is an option.
                 return None
             near = get_close_matches(cmd_name, MODULES, 1)
             instead = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(MODULES)}"
@@ -70,19 +72,19 @@ class Commands(click.Group):
             except (ConfigError, MissingExtraError) as error:
                 raise WrongUsage(str(error)) from error
             except ReactiveKafkaError as error:
-                # Any other exception is a bug, and keeps its traceback.
                 raise CommandFailed(str(error)) from error
 
 
 @contextmanager
 def _printable() -> Iterator[None]:
-    """Escape what a terminal would obey in an error's text: it quotes arguments, names of files,
-    and records.
+    """Escape control characters in the text of an error, which a terminal would obey.
+
+    Such texts quote arguments, names of files, and records.
     """
     try:
         yield
     except click.ClickException as error:
-        # Final for those who subclass.
+        # click declares the message as final, which is meant for subclasses.
         error.message = "\n".join(map(escaped, error.message.split("\n")))  # type: ignore[misc]
         raise
 

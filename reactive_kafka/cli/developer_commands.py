@@ -1,6 +1,4 @@
-"""``reactive-kafka broker``, ``demo`` and ``spark``: what is run, or fetched, on a developer's
-machine.
-"""
+"""``reactive-kafka broker``, ``demo`` and ``spark jars``: commands for a developer's machine."""
 
 from __future__ import annotations
 
@@ -26,7 +24,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 @click.command(name="broker")
 @options.port(
     "REACTIVE_KAFKA_BROKER_PORT",
-    "Port for clients. Default: a free one. Apache Kafka only: the embedded broker chooses its own.",
+    "Port for clients. Default: a free one. Only for Apache Kafka: the embedded broker chooses its "
+    "own.",
     lowest=1,
 )
 @click.option(
@@ -36,12 +35,14 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
     show_default=True,
     envvar="REACTIVE_KAFKA_BROKER_KIND",
     show_envvar=True,
-    help="kafka: Apache Kafka (needs Java, and Maven the first time). embedded: librdkafka's mock broker (needs "
-    "the extra [embedded]; one consumer per group, nothing on disk). auto: kafka if available, otherwise embedded.",
+    help="kafka: Apache Kafka (needs Java, and Maven the first time). embedded: librdkafka's mock "
+    "broker (needs the extra [embedded]; one consumer per group, nothing on disk). auto: kafka if "
+    "available, otherwise embedded.",
 )
 def broker(port: int | None, kind: str) -> None:
-    """Run a broker for development until Ctrl-C. It listens on 127.0.0.1, and its data is deleted
-    when it ends.
+    """Run a broker for development until Ctrl-C.
+
+    It listens on 127.0.0.1, and its data is deleted when it ends.
 
     The first line on stdout is the address to use for bootstrap_servers.
 
@@ -56,21 +57,23 @@ def broker(port: int | None, kind: str) -> None:
     with ExitStack() as stack:
         address, what = _start(kind, port, stack)
         click.echo(address)
-        click.echo(f"{what} is ready at {address}; Ctrl-C ends it", err=True)
+        click.echo(f"{what} is ready at {address}; press Ctrl-C to end it", err=True)
         while True:
             signal.pause()
 
 
 def _end(*_: object) -> None:
     for number in SIGNALS:
-        # Closing takes a moment; nobody interrupts it.
+        # Closing the broker takes a moment, and a second signal must not interrupt it.
         signal.signal(number, signal.SIG_IGN)
     raise SystemExit(0)
 
 
 def _start(kind: str, port: int | None, stack: ExitStack) -> tuple[str, str]:
-    """Start a broker that ends with *stack*; its address, and what it is. CommandFailed: it cannot be
-    had, or not there.
+    """Start a broker that ends with *stack*. Returns its address and its name.
+
+    Raises:
+        CommandFailed: This broker is not available, or not on this port.
     """
     if kind != "embedded":
         click.echo("starting Apache Kafka (the first time, Maven fetches 45 MB)", err=True)
@@ -82,10 +85,11 @@ def _start(kind: str, port: int | None, stack: ExitStack) -> tuple[str, str]:
             click.echo(f"no Apache Kafka here: {error}", err=True)
     if port is not None:
         raise CommandFailed(
-            "the embedded broker chooses its port itself: leave out --port, or use --kind kafka"
+            "leave out --port, or use --kind kafka: the embedded broker chooses its port itself"
         )
     embedded = stack.enter_context(EmbeddedBroker())
-    return embedded.bootstrap_servers, "the embedded broker (one consumer a group, nothing on disk)"
+    name = "the embedded broker (one consumer per group, nothing on disk)"
+    return embedded.bootstrap_servers, name
 
 
 @click.command(name="demo", short_help="See everything at work, on a broker inside the process.")
@@ -104,12 +108,12 @@ def _start(kind: str, port: int | None, stack: ExitStack) -> tuple[str, str]:
     envvar="DEMO_BOOTSTRAP",
     show_envvar=True,
     metavar="HOST:PORT",
-    help="Run against this Kafka, in topics and groups of its own. Default: a broker inside the process.",
+    help="Run against this Kafka, in topics and groups of its own. Default: a broker inside the "
+    "process.",
 )
 @options.port("DEMO_PORT", "Port of /health and /metrics. Default: a free one.")
 def demo(seconds: float, bootstrap: str | None, port: int | None) -> None:
-    """See everything at work: out-of-order acks, a poison record, Spark batches, a live table, and
-    a final check.
+    """See everything at work: out-of-order acks, a poison record, Spark batches, a live table.
 
     Starts a broker inside the process, produces orders, payments and clicks, handles them with
     three channels, and ends by itself. Exits with 0 only if every record was handled, every
@@ -122,7 +126,7 @@ def demo(seconds: float, bootstrap: str | None, port: int | None) -> None:
       DEMO_SECONDS=60 reactive-kafka demo
       reactive-kafka demo --bootstrap localhost:9092
     """
-    # The demo's configuration file refers to these variables.
+    # The configuration file of the demo refers to these variables.
     if bootstrap:
         os.environ["DEMO_BOOTSTRAP"] = bootstrap
     if port is not None:
@@ -131,6 +135,7 @@ def demo(seconds: float, bootstrap: str | None, port: int | None) -> None:
 
 
 def _folder() -> Path:
+    """Return the folder of the demo: in a checkout, else where the package installed it."""
     checkout = Path(__file__).parents[2] / "examples" / "demo"
     if checkout.is_dir():
         return checkout
@@ -139,7 +144,7 @@ def _folder() -> Path:
             if file.parts[-2:] == ("demo", "shop.py"):
                 return Path(str(file.locate())).resolve().parent
     raise CommandFailed(
-        "the demo's files are not installed; run it from a checkout of the project: make demo"
+        "run the demo from a checkout of the project: make demo; its files are not installed here"
     )
 
 
@@ -158,8 +163,9 @@ def spark() -> None:
     "--to",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help='Folder for the jars, created if missing; set it in the configuration as [spark] jars = "DIR". Default: '
-    "the cache (~/.cache/reactive-kafka, or $REACTIVE_KAFKA_CACHE), which needs no configuration.",
+    help="Folder for the jars, created if missing; set it in the configuration as [spark] jars = "
+    '"DIR". Default: the cache (~/.cache/reactive-kafka, or $REACTIVE_KAFKA_CACHE), which needs '
+    "no configuration.",
 )
 def jars(to: Path | None) -> None:
     """Fetch the jars that Spark's executors need to read Kafka, for channels with mode = "ranges".

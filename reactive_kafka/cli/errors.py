@@ -1,6 +1,4 @@
-"""What a command ends with when something is wrong: a text that says who must act, and the
-contract's exit code.
-"""
+"""The errors that end a command: a text, and an exit code that says who must act."""
 
 from __future__ import annotations
 
@@ -14,8 +12,9 @@ class CommandFailed(click.ClickException):
 
 
 class WrongUsage(click.ClickException):
-    """The command cannot begin: exit code 2. For what is wrong in the user's files; flags have
-    click's UsageError.
+    """The command cannot begin: exit code 2.
+
+    For mistakes in the user's files. For wrong options there is click's UsageError.
     """
 
     exit_code = 2

@@ -1,4 +1,4 @@
-"""``reactive-kafka lag``."""
+"""``reactive-kafka lag``: how far groups are behind."""
 
 from __future__ import annotations
 
@@ -16,29 +16,32 @@ from reactive_kafka.cli import options
 from reactive_kafka.cli.cluster_access import ClusterAccess, check_reachable
 from reactive_kafka.cli.console_text import aligned
 from reactive_kafka.cli.errors import CommandFailed
-from reactive_kafka.cli.stored_positions import GroupView, look
+from reactive_kafka.cli.stored_positions import GroupView, read_group
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.settings import IncomingSettings
 
 
 class LagQuery(NamedTuple):
-    """One group whose lag is wanted."""
+    """A group to ask for.
+
+    Attributes:
+        group: Its name.
+        topics: The topics to ask for. Empty: those in which the group has committed anything.
+        cluster: Where to ask. It has no channels, so that only Kafka is asked.
+        in_store_of: The channel whose checkpoint store keeps the positions. None: Kafka keeps them.
+        is_of_retries: The group reads delayed retries. Its topics, and the group, may not exist
+            yet.
+    """
 
     group: str
-    # Those to look at; empty: those in which the group has committed anything.
     topics: tuple[str, ...]
-    # Without channels: only Kafka is asked.
     cluster: ClusterAccess
-    # The channel whose checkpoint store keeps the positions; None: Kafka keeps them.
     in_store_of: str | None = None
-    # Of a channel's delayed retries: its topics and the group may still be to come.
     is_of_retries: bool = False
 
 
 class Row(NamedTuple):
-    """One partition, in offsets and records. ``committed`` and ``lag`` are None where nothing is
-    committed.
-    """
+    """One partition. ``committed`` and ``lag`` are None if nothing is committed."""
 
     group: str
     topic: str
@@ -50,8 +53,8 @@ class Row(NamedTuple):
 
 @click.command(name="lag", short_help="Show how far groups are behind.")
 @options.config(
-    "Configuration file; the groups and topics of its incoming channels and of their delayed retries are shown. "
-    "Default: $REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml."
+    "Configuration file; the groups and topics of its incoming channels and of their delayed "
+    "retries are shown. Default: $REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml."
 )
 @options.servers("Brokers to ask, without a configuration file; requires --group.")
 @click.option("--group", metavar="GROUP", help="Only this group.")
@@ -64,12 +67,10 @@ def lag(
     topics: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Show how far groups are behind: committed position, log end, and the number of records
-    between them.
+    """Show how far groups are behind: committed position, log end, and the records between them.
 
     Read-only: it joins no group and changes nothing, so it is safe to use while consumers run. A
-    dash means that the group has committed nothing yet. For an unknown group or topic it exits with
-    1.
+    dash means that the group has committed nothing yet. Exits with 1 for an unknown group or topic.
 
     \b
     Examples:
@@ -82,117 +83,134 @@ def lag(
             raise click.UsageError("--config and --bootstrap-servers exclude each other")
         if group is None:
             raise click.UsageError("--bootstrap-servers needs --group")
-        asked = [LagQuery(group, topics, ClusterAccess(bootstrap_servers, {}))]
+        queries = [LagQuery(group, topics, ClusterAccess(bootstrap_servers, {}))]
     else:
-        asked = _configured(config, group, topics)
-    rows = asyncio.run(_rows(asked))
-    click.echo(
-        json.dumps([row._asdict() for row in rows], indent=2) if as_json else "\n".join(table(rows))
-    )
-    for note in notes(asked, rows):
+        queries = _configured(config, group, topics)
+    rows = asyncio.run(_rows(queries))
+    if as_json:
+        click.echo(json.dumps([row._asdict() for row in rows], indent=2))
+    else:
+        click.echo("\n".join(table(rows)))
+    for note in notes(queries, rows):
         click.echo(note, err=True)
 
 
 def _configured(
     config: tuple[Path, ...] | None, group: str | None, topics: tuple[str, ...]
 ) -> list[LagQuery]:
+    """Return the groups of the configuration that the command line asks for."""
     settings = read_settings(config, environ=os.environ).checked()
     channels = list(settings.incoming.values())
-    asked = [
+    queries = [
         query
         for channel in channels
         for query in _of_channel(channel, settings.bootstrap_servers, topics)
         if group in (None, query.group)
     ]
-    if not asked:
-        known = "; ".join(
-            f"{channel.name}: group {channel.group_id}, {_what(channel)}" for channel in channels
-        )
-        wanted = [f"group {group}"] * (group is not None) + [_names(topics)] * bool(topics)
-        has = f"has {' and '.join(wanted)}" if wanted else "is there"
-        raise CommandFailed(
-            f"no incoming channel of {settings.source} {has}; there are: {known or 'none'}"
-        )
-    for query in asked:
+    if not queries:
+        raise CommandFailed(_nothing_found(settings.source, channels, group, topics))
+    for query in queries:
         check_reachable(query.cluster.servers, settings.source)
-    return list({(one.group, one.topics, one.cluster.servers): one for one in asked}.values())
+    # Channels that share a group and its topics are shown once.
+    unique = {(query.group, query.topics, query.cluster.servers): query for query in queries}
+    return list(unique.values())
+
+
+def _nothing_found(
+    source: str, channels: Sequence[IncomingSettings], group: str | None, topics: tuple[str, ...]
+) -> str:
+    known = "; ".join(
+        f"{channel.name}: group {channel.group_id}, {_subscription_text(channel)}"
+        for channel in channels
+    )
+    wanted = []
+    if group is not None:
+        wanted.append(f"group {group}")
+    if topics:
+        wanted.append(_topics_text(topics))
+    has = f"has {' and '.join(wanted)}" if wanted else "is there"
+    return f"no incoming channel of {source} {has}; there are: {known or 'none'}"
 
 
 def _of_channel(
     channel: IncomingSettings, servers: str, topics: tuple[str, ...]
 ) -> Iterator[LagQuery]:
-    """The groups of a channel that read any of these topics; without any, all of them."""
-    own = str(channel.client.get("bootstrap_servers") or servers)
+    """Yield the groups of a channel that read any of *topics*; without topics, all its groups."""
+    own_servers = str(channel.client.get("bootstrap_servers") or servers)
     wanted = tuple(filter(channel.subscription.reads, topics))
     if channel.group_id is not None and (wanted or not topics):
-        in_store_of = None if channel.checkpoint is None else channel.name
-        cluster = ClusterAccess(own, channel.client)
         yield LagQuery(
-            channel.group_id, wanted or channel.subscription.topics, cluster, in_store_of
+            group=channel.group_id,
+            topics=wanted or channel.subscription.topics,
+            cluster=ClusterAccess(own_servers, channel.client),
+            in_store_of=None if channel.checkpoint is None else channel.name,
         )
-    if (delayed := channel.delayed_retry) is not None:
-        wanted = tuple(topic for topic in delayed.topics if not topics or topic in topics)
-        if wanted:
-            yield LagQuery(
-                group_of_retries(channel),
-                wanted,
-                ClusterAccess(own, delayed.client),
-                is_of_retries=True,
-            )
+    delayed = channel.delayed_retry
+    if delayed is None:
+        return
+    wanted = tuple(topic for topic in delayed.topics if not topics or topic in topics)
+    if wanted:
+        yield LagQuery(
+            group=group_of_retries(channel),
+            topics=wanted,
+            cluster=ClusterAccess(own_servers, delayed.client),
+            is_of_retries=True,
+        )
 
 
-def _what(channel: IncomingSettings) -> str:
-    """What the channel reads, for a message."""
-    return (
-        f"pattern {channel.pattern}"
-        if channel.pattern is not None
-        else _names(channel.subscription.topics)
-    )
+def _subscription_text(channel: IncomingSettings) -> str:
+    if channel.pattern is not None:
+        return f"pattern {channel.pattern}"
+    return _topics_text(channel.subscription.topics)
 
 
-def _names(topics: Iterable[str]) -> str:
+def _topics_text(topics: Iterable[str]) -> str:
     return f"topic {', '.join(topics)}"
 
 
-async def _rows(asked: Sequence[LagQuery]) -> list[Row]:
-    views = [await _look(one) for one in asked]
+async def _rows(queries: Sequence[LagQuery]) -> list[Row]:
+    views = [await _view(query) for query in queries]
     return [
-        Row(view.name, *one.partition, one.position, one.log.end, one.lag)
+        Row(view.name, *each.partition, each.position, each.log.end, each.lag)
         for view in views
-        for one in view.positions
+        for each in view.positions
     ]
 
 
-async def _look(asked: LagQuery) -> GroupView:
-    if not asked.is_of_retries:
-        return await look(asked.cluster, asked.group, asked.topics)
-    async with asked.cluster.clients() as (_, inspector):
+async def _view(query: LagQuery) -> GroupView:
+    if not query.is_of_retries:
+        return await read_group(query.cluster, query.group, query.topics)
+    async with query.cluster.clients() as (_, inspector):
         known = await inspector.topics()
-    # No record has been retried in the others.
-    there = [topic for topic in asked.topics if topic in known]
-    return await look(asked.cluster, asked.group, there, may_be_new=True)
+    # A retry topic that does not exist has had no retries.
+    existing = [topic for topic in query.topics if topic in known]
+    return await read_group(query.cluster, query.group, existing, may_be_new=True)
 
 
-def notes(asked: Iterable[LagQuery], rows: Collection[Row]) -> list[str]:
-    """What the rows do not say by themselves."""
+def notes(queries: Iterable[LagQuery], rows: Collection[Row]) -> list[str]:
+    """Return what the rows do not show."""
     lines = []
-    for one in asked:
-        if one.in_store_of is not None:
+    for query in queries:
+        own_rows = [row for row in rows if row.group == query.group]
+        if query.in_store_of is not None:
             lines.append(
-                f"channel {one.in_store_of} keeps its positions in a checkpoint store: these are Kafka's, which are "
-                f"older; reactive-kafka offsets show {one.group} reads the store"
+                f"channel {query.in_store_of} keeps its positions in a checkpoint store: these are "
+                f"Kafka's, which are older; reactive-kafka offsets show {query.group} reads the "
+                "store"
             )
-        elif one.is_of_retries and not any(row.group == one.group and row.log_end for row in rows):
-            # No record has been retried.
+        elif query.is_of_retries and not any(row.log_end for row in own_rows):
+            # There have been no retries.
             continue
-        elif not any(row.group == one.group and row.committed is not None for row in rows):
-            lines.append(f"group {one.group} has committed nothing to Kafka")
+        elif all(row.committed is None for row in own_rows):
+            lines.append(f"group {query.group} has committed nothing to Kafka")
     return lines
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """The rows as lines of text, and a last line with the sum where there are several."""
+    """Return the rows as lines of text. If there are several, the last line is the sum."""
     head = ("group", "topic", "partition", "committed", "log end", "lag")
     lines = aligned(head, rows, left=head[:2])
-    behind = f"{sum(row.lag or 0 for row in rows)} records behind, in {len(rows)} partitions"
-    return [*lines, behind] if len(rows) > 1 else lines
+    if len(rows) > 1:
+        behind = sum(row.lag or 0 for row in rows)
+        lines.append(f"{behind} records behind, in {len(rows)} partitions")
+    return lines

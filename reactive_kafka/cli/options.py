@@ -1,4 +1,4 @@
-"""What several commands have: options, arguments, the question; tables and counts as text."""
+"""Options, arguments and the confirmation that several commands share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
 def config(help_text: str) -> Decorator:
-    """``--config FILE``, once or several times: the command gets a tuple of paths, or None."""
+    """Add ``--config FILE``, which may be repeated; the command gets a tuple of paths, or None."""
     return click.option(
         "--config",
         type=_FILE,
@@ -29,11 +29,12 @@ def config(help_text: str) -> Decorator:
 
 
 def properties(help_text: str) -> Decorator:
-    """``--from-quarkus FILE``."""
+    """Add ``--from-quarkus FILE``."""
     return click.option("--from-quarkus", type=_FILE, metavar="FILE", help=help_text)
 
 
 def servers(help_text: str) -> Decorator:
+    """Add ``--bootstrap-servers HOST:PORT``."""
     variable = "REACTIVE_KAFKA_BOOTSTRAP_SERVERS"
     return click.option(
         "--bootstrap-servers",
@@ -45,7 +46,7 @@ def servers(help_text: str) -> Decorator:
 
 
 def port(variable: str, help_text: str, *, lowest: int = 0) -> Decorator:
-    """``--port PORT``, or the environment's *variable*."""
+    """Add ``--port PORT``, which the environment may give as *variable*."""
     number = click.IntRange(lowest, 65535)
     return click.option(
         "--port", type=number, envvar=variable, show_envvar=True, metavar="PORT", help=help_text
@@ -53,6 +54,7 @@ def port(variable: str, help_text: str, *, lowest: int = 0) -> Decorator:
 
 
 def as_json(help_text: str = "Print JSON.") -> Decorator:
+    """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
@@ -63,8 +65,9 @@ topics = click.option(
 )
 
 app_config = config(
-    "Configuration file (.toml, .yaml, .json, .properties). May be repeated: later ones win key by key. Replaces the "
-    "argument of App(...). If neither is given: $REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml."
+    "Configuration file (.toml, .yaml, .json, .properties). May be repeated: later files win key "
+    "by key. Replaces the argument of App(...). If neither is given: $REACTIVE_KAFKA_CONFIG, or "
+    "./reactive-kafka.toml."
 )
 
 app_dir = click.option(
@@ -82,15 +85,14 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Only show what would be
 
 
 def confirmed(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command ``--dry-run`` and ``--yes``, and refuse it before any work where its question
-    cannot be asked.
-    """
+    """Add ``--dry-run`` and ``--yes``, and refuse the command if it has neither and no terminal."""
 
     @wraps(command)
     def called(**given: Any) -> None:
         if not (given["yes"] or given["dry_run"] or sys.stdin.isatty()):
             raise click.UsageError(
-                "there is no terminal to ask on: --yes goes ahead without asking, --dry-run only shows"
+                "there is no terminal for the question: use --yes to go ahead without it, or "
+                "--dry-run to change nothing"
             )
         command(**given)
 
@@ -98,6 +100,6 @@ def confirmed(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def ask(question: str, *, yes: bool) -> None:
-    """Ask, on stderr, unless *yes* is the answer; a no raises CommandFailed."""
+    """Ask on stderr, unless *yes*. Raises CommandFailed if the answer is no."""
     if not yes and not click.confirm(question, err=True):
         raise CommandFailed("nothing was changed")

@@ -1,4 +1,4 @@
-"""``reactive-kafka schema``: what an editor needs to complete and check a configuration."""
+"""``reactive-kafka schema``: the JSON Schema of a configuration, for editors."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from reactive_kafka.config.json_schema.config_schema import config_schema
 def schema() -> None:
     """Print the JSON Schema of a configuration, for completion and errors in editors.
 
-    The schema (draft 2020-12) has every table and key, with descriptions and defaults. It says of
-    each key by itself what the loader says; contradictions between keys are found by `check`.
+    The schema (draft 2020-12) has every table and key, with descriptions and defaults. It accepts
+    for each key what the loader accepts. Contradictions between keys are found by `check` only.
 
     \b
     Examples:

@@ -1,6 +1,4 @@
-"""Spark batches as bars at the bottom of the terminal; what is logged or printed goes above
-them.
-"""
+"""Shows running Spark batches as bars at the bottom of the terminal; other output goes above."""
 
 from __future__ import annotations
 
@@ -20,17 +18,18 @@ from reactive_kafka.observe.wording import progress_text, share_done, short_id
 
 LOOK_EVERY_S = 0.5
 MOST_BARS = 8
-# Columns, in a narrow terminal and in a wide one.
+# Columns of a bar, in a narrow terminal and in a wide one.
 BAR_WIDTHS = 10, 24
+# The columns from which on a terminal is wide.
 WIDE = 110
 
 
 @contextmanager
 def bottom_of_the_terminal() -> Iterator[Bottom | None]:
-    """The last lines of the terminal that stderr is, above which stderr and, on a terminal, stdout
-    write meanwhile.
+    """Reserve the last lines of the terminal; inside the context stderr and stdout write above.
 
-    None where stderr is no terminal, or rich is not installed.
+    Yields None if stderr is not a terminal, or rich is not installed. stdout is left alone if it is
+    not a terminal.
     """
     out = sys.stdout
     err = sys.stderr
@@ -53,20 +52,20 @@ def bottom_of_the_terminal() -> Iterator[Bottom | None]:
 
 
 def show_spark(app: App, bottom: Bottom) -> None:
-    """Show the Spark batches of *app* in *bottom* while they run; it has not been started yet."""
-    looking: list[asyncio.Task[None]] = []
+    """Show the Spark batches of *app* in *bottom* while they run. The app must not have started."""
+    tasks: list[asyncio.Task[None]] = []
 
-    async def look() -> None:
+    async def redraw() -> None:
         while True:
             bottom.show(drawn(app.spark_facts(), *bottom.size()))
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def start() -> None:
-        looking.append(asyncio.create_task(look(), name="spark progress"))
+        tasks.append(asyncio.create_task(redraw(), name="spark progress"))
 
     async def stop() -> None:
-        """Handlers have ended, or are being cancelled: what is left to tell is in the log."""
-        for task in looking:
+        # Handlers have ended, or are being cancelled, and the log says the rest.
+        for task in tasks:
             task.cancel()
         bottom.show([])
 
@@ -75,8 +74,12 @@ def show_spark(app: App, bottom: Bottom) -> None:
 
 
 def bars(sessions: Sequence[SparkFacts], columns: int, most: int = MOST_BARS) -> Any:
-    """A rich table of that width with a row for each batch that runs, *most* at most; None where
-    none runs.
+    """Return a rich table with a row for each running batch; None if none runs.
+
+    Args:
+        sessions: What runs.
+        columns: The width of the table.
+        most: The most rows. If there are more batches, the last row counts them.
     """
     running = [(session.channel, batch) for session in sessions for batch in session.running]
     if not running:
@@ -87,14 +90,15 @@ def bars(sessions: Sequence[SparkFacts], columns: int, most: int = MOST_BARS) ->
 
     shown = running if len(running) <= most else running[: most - 1]
     names = [f"{channel} {short_id(batch.id)}" for channel, batch in shown] or [""]
-    named = min(max(map(len, names)), columns // 3)
-    bar = BAR_WIDTHS[columns >= WIDE]
+    name_width = min(max(map(len, names)), columns // 3)
+    bar_width = BAR_WIDTHS[columns >= WIDE]
+    text_width = max(1, columns - name_width - bar_width - 2)
     table = Table.grid(padding=(0, 1))
-    table.add_column(width=named, no_wrap=True)
-    table.add_column(width=bar)
-    table.add_column(width=max(1, columns - named - bar - 2), no_wrap=True, overflow="ellipsis")
+    table.add_column(width=name_width, no_wrap=True)
+    table.add_column(width=bar_width)
+    table.add_column(width=text_width, no_wrap=True, overflow="ellipsis")
     for name, (_, batch) in zip(names, shown, strict=False):
-        progress = ProgressBar(total=1.0, completed=share_done(batch), width=bar)
+        progress = ProgressBar(total=1.0, completed=share_done(batch), width=bar_width)
         table.add_row(Text(name), progress, Text(progress_text(batch)))
     if len(shown) < len(running):
         table.add_row("", "", Text(f"and {len(running) - len(shown)} more"))
@@ -102,7 +106,7 @@ def bars(sessions: Sequence[SparkFacts], columns: int, most: int = MOST_BARS) ->
 
 
 def drawn(sessions: Sequence[SparkFacts], columns: int, lines: int) -> list[str]:
-    """The bars as lines for a terminal of that size, each shorter than it is wide."""
+    """Return the bars as lines for a terminal of that size, each shorter than the terminal."""
     table = bars(sessions, columns - 1, max(1, min(MOST_BARS, lines - 2)))
     if table is None:
         return []
@@ -115,31 +119,31 @@ def drawn(sessions: Sequence[SparkFacts], columns: int, lines: int) -> list[str]
 
 
 class Bottom:
-    """The last lines of a terminal: they stay there while other text scrolls by above.
+    """The last lines of a terminal, which stay while other text scrolls by above.
 
-    Its cursor is always at the beginning of the line below them, so that a process which ends at
-    once leaves the terminal as it should be. May be used from any thread.
+    The cursor is always at the beginning of the line below them, so that the terminal is in order
+    even if the process is killed. May be used from any thread.
     """
 
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal
         self._rows: list[str] = []
         self._above: list[_Above] = []
-        # The text above does not end with a line's end.
+        # The text above does not end with a line break.
         self._is_mid_line = False
         self._lock = RLock()
 
     def size(self) -> tuple[int, int]:
-        """Columns and lines of the terminal."""
-        try:
+        """Return the columns and lines of the terminal."""
+        columns = 0
+        lines = 0
+        with suppress(OSError, ValueError):
             columns, lines = os.get_terminal_size(self._terminal.fileno())
-        except (OSError, ValueError):
-            columns = lines = 0
-        # One of no size has not been told its own.
+        # A terminal that does not know its size says 0.
         return columns or 80, lines or 24
 
     def show(self, rows: Sequence[str]) -> None:
-        """Draw *rows* instead of those before; none: there are no last lines any more."""
+        """Replace the last lines by *rows*. Without rows there are no last lines any more."""
         with self._lock:
             if list(rows) == self._rows:
                 return
@@ -147,30 +151,31 @@ class Bottom:
             self._rows = list(rows)
             self._control(erase)
             if not rows:
+                # Nothing is below any more, so text without a line break may be written.
                 for above in self._above:
                     self._write_now(above, above.held)
                     above.held = ""
             elif self._is_mid_line:
+                # The rows must begin on a line of their own.
                 self._write_now(self._above[0], "\n")
             self._control(self._draw())
 
     def above(self, stream: TextIO) -> TextIO:
-        """What writes to *stream*, which is this terminal too, above the last lines."""
+        """Return a stream that writes to *stream*, which is the same terminal, above the lines."""
         self._above.append(_Above(self, stream))
         return cast(TextIO, self._above[-1])
 
     def write(self, above: _Above, text: str) -> None:
-        """Write *text* above the last lines; what has no line end yet is held as long as there are
-        such lines.
-        """
+        """Write *text* above the last lines. Text without a line break is held back."""
         with self._lock:
             if not self._rows:
                 self._write_now(above, text)
                 return
-            lines, line_end, above.held = (above.held + text).rpartition("\n")
-            if line_end:
+            lines, line_break, rest = (above.held + text).rpartition("\n")
+            above.held = rest
+            if line_break:
                 self._control(self._erase())
-                self._write_now(above, lines + line_end)
+                self._write_now(above, lines + line_break)
                 self._control(self._draw())
 
     def _write_now(self, above: _Above, text: str) -> None:
@@ -179,7 +184,7 @@ class Bottom:
             self._is_mid_line = not text.endswith("\n")
 
     def _control(self, sequence: str) -> None:
-        # A terminal that is gone shows no bars; whoever writes text to it gets the error.
+        # If the terminal is gone, the bars are lost, and writing text raises the error.
         with suppress(OSError):
             _put(self._terminal, sequence)
 
@@ -192,7 +197,7 @@ class Bottom:
 
 def _put(stream: TextIO, text: str) -> None:
     stream.write(text)
-    # Two streams lead to one terminal: the order holds only if neither keeps anything back.
+    # Two streams write to one terminal. Without flushing, their texts would change places.
     stream.flush()
 
 
@@ -212,5 +217,5 @@ class _Above:
         self.write("".join(lines))
 
     def __getattr__(self, name: str) -> Any:
-        # Isatty, fileno, flush, encoding, ...
+        # Everything else is the stream's own: isatty, fileno, flush, encoding...
         return getattr(self.stream, name)

@@ -1,6 +1,4 @@
-"""The positions of a group, in Kafka and in the checkpoint stores of its channels, and how they are
-set.
-"""
+"""Reads and sets the positions of a group, in Kafka and in checkpoint stores."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ class Position:
     log: LogRange
     # What Kafka has stored.
     kafka: Committed | None = None
-    # The channel that keeps the position in a store; None: only Kafka has it.
+    # The channel that keeps the position in a store. None: only Kafka has it.
     keeper: str | None = None
     # What that store has.
     row: Checkpoint | None = None
@@ -45,7 +43,7 @@ class Position:
 
     @property
     def state(self) -> str | None:
-        """The application's, encoded, if a store keeps it."""
+        """The encoded state of the application, if a store keeps one."""
         return None if self.row is None else self.row.state
 
     @property
@@ -59,7 +57,7 @@ class GroupView:
     """A group at one moment."""
 
     name: str
-    # What Kafka says about it; None where its channel joins no group at all.
+    # What Kafka says about it. None if its channel does not join a group.
     group: GroupDescription | None
     # Ascending by partition.
     positions: tuple[Position, ...]
@@ -69,31 +67,38 @@ class GroupView:
         return () if self.group is None else self.group.members
 
     def check_idle(self) -> None:
-        """Raise CommandFailed if a member might commit over positions that are about to be set, or the
-        broker hides them.
+        """Raise CommandFailed if a member might overwrite positions that are about to be set.
+
+        Also if the broker does not say who the members are.
         """
         if self.members:
-            raise CommandFailed(
-                f"group {self.name!r} has members, stop them first: {'; '.join(map(shown, self.members))}"
-            )
+            members = "; ".join(map(member_text, self.members))
+            raise CommandFailed(f"group {self.name!r} has members, stop them first: {members}")
         if self.group is not None and self.group.state is None:
             raise CommandFailed(f"the broker does not say whether group {self.name!r} has members")
 
 
-def shown(member: GroupMember) -> str:
-    """A member as one line of text; its client chose the names."""
+def member_text(member: GroupMember) -> str:
+    """Return a member as one line of text. Its client chose the names, so they are escaped."""
     return one_line(f"{member.client_id} at {member.host} ({member.member_id})")
 
 
-async def look(
+async def read_group(
     cluster: ClusterAccess, group: str, topics: Sequence[str] = (), *, may_be_new: bool = False
 ) -> GroupView:
-    """What a group has in these topics; without any: in those where it has something.
+    """Return the members and positions of a group.
 
-    CommandFailed: the broker knows no such topic, or no such group, and *may_be_new* is not said of it.
+    Args:
+        cluster: Where to ask.
+        group: The name of the group.
+        topics: The topics to show. Without any: those in which the group has a position.
+        may_be_new: The group need not exist.
+
+    Raises:
+        CommandFailed: There is no such topic, or no such group.
     """
     async with _clients(cluster, group) as (inspector, stores):
-        return await _look(inspector, stores, topics, may_be_new=may_be_new)
+        return await _read_group(inspector, stores, topics, may_be_new=may_be_new)
 
 
 @asynccontextmanager
@@ -102,7 +107,7 @@ async def _clients(cluster: ClusterAccess, group: str) -> AsyncIterator[tuple[In
         yield inspector, _Stores(cluster.channels, group, closing)
 
 
-async def _look(
+async def _read_group(
     inspector: Inspector, stores: _Stores, topics: Sequence[str], *, may_be_new: bool
 ) -> GroupView:
     group = stores.group
@@ -112,8 +117,9 @@ async def _look(
     if stores.is_in_kafka:
         described = await inspector.describe_group(group)
         committed = await inspector.committed(group)
-    rows = await stores.rows([partition for its in known.values() for partition in its])
-    if not (may_be_new or committed or rows or (described is not None and described.exists)):
+    rows = await stores.rows([tp for partitions in known.values() for tp in partitions])
+    exists = committed or rows or (described is not None and described.exists)
+    if not exists and not may_be_new:
         raise CommandFailed(f"unknown group {group!r}: it has no members and has committed nothing")
     wanted = topics or sorted({tp.topic for tp in (*committed, *rows) if tp.topic in known})
     partitions = sorted(tp for topic in wanted for tp in known[topic])
@@ -128,7 +134,7 @@ async def _look(
 async def logs_of(
     inspector: Inspector, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, LogRange]:
-    """partition -> what is left of it."""
+    """Return partition -> the offsets that its log has."""
     if not partitions:
         return {}
     starts = await inspector.beginning_offsets(partitions)
@@ -136,50 +142,59 @@ async def logs_of(
     return {tp: LogRange(starts[tp], ends[tp]) for tp in partitions}
 
 
-async def carry_out(cluster: ClusterAccess, view: GroupView, changes: Sequence[Change]) -> None:
-    """Set positions, the stores' before Kafka's, and read them back.
+async def set_positions(cluster: ClusterAccess, view: GroupView, changes: Sequence[Change]) -> None:
+    """Set positions, first in the stores and then in Kafka, and read them back.
 
-    CommandFailed: the group has members, or other positions than *view*, on which the changes were
-    decided, or has them afterwards.
+    Raises:
+        CommandFailed: The group has members; its positions differ from *view*, for which the
+            changes were decided; or they are not as wanted afterwards.
     """
     topics = sorted({change.partition.topic for change in changes})
     wanted = {change.partition: change for change in changes}
-    before = {one.partition: one.stored for one in view.positions}
+    before = {position.partition: position.stored for position in view.positions}
     async with _clients(cluster, view.name) as (inspector, stores):
-        now = await _look(inspector, stores, topics, may_be_new=True)
+        now = await _read_group(inspector, stores, topics, may_be_new=True)
         now.check_idle()
-        theirs = (one for one in now.positions if one.partition in wanted)
-        moved = [str(one.partition) for one in theirs if one.stored != before[one.partition]]
+        moved = [
+            str(position.partition)
+            for position in now.positions
+            if position.partition in wanted and position.stored != before[position.partition]
+        ]
         if moved:
             raise CommandFailed(
-                f"nothing was changed: the group has moved meanwhile, {', '.join(moved)}; look again"
+                f"nothing was changed: the group has moved meanwhile, {', '.join(moved)}; look "
+                "again"
             )
-        await stores.write(wanted, {one.partition: one.row for one in now.positions})
+        await stores.write(wanted, {position.partition: position.row for position in now.positions})
         if now.group is not None:
             await inspector.commit(
-                view.name, {tp: Committed(one.after, one.metadata) for tp, one in wanted.items()}
+                view.name,
+                {tp: Committed(change.after, change.metadata) for tp, change in wanted.items()},
             )
-        after = await _look(inspector, stores, topics, may_be_new=True)
-    wrong = [
-        f"{one.partition}: {'nothing' if one.position is None else one.position} instead of {change.after}"
-        for one in after.positions
-        if (change := wanted.get(one.partition)) is not None
-        and one.stored != Committed(change.after, change.metadata)
-    ]
+        after = await _read_group(inspector, stores, topics, may_be_new=True)
+    wrong = []
+    for position in after.positions:
+        change = wanted.get(position.partition)
+        if change is None or position.stored == Committed(change.after, change.metadata):
+            continue
+        read_back = "nothing" if position.position is None else position.position
+        wrong.append(f"{position.partition}: {read_back} instead of {change.after}")
     if wrong:
         raise CommandFailed(f"written, and something else was read back: {'; '.join(wrong)}")
 
 
 def is_of(channel: IncomingSettings, group: str) -> bool:
-    """Whether a channel reads for this group; one without a group goes by its own name in a
-    store.
+    """Return whether a channel reads for this group.
+
+    In a store, a channel without a group uses its own name.
     """
     return group == (channel.group_id or channel.name)
 
 
 class _Stores:
-    """The stores in which channels of one group keep its positions, opened when first used;
-    *closing* closes them.
+    """The stores in which channels of one group keep its positions.
+
+    A store is opened when it is first used. *closing* closes them all.
     """
 
     def __init__(
@@ -204,18 +219,19 @@ class _Stores:
         self._opened: dict[str, CheckpointStore] = {}
 
     def channel_of(self, topic: str) -> str | None:
-        """The channel that keeps the positions of this topic in a store; None: Kafka keeps them."""
-        return next(
-            (name for name, subscription in self._reads.items() if subscription.reads(topic)), None
-        )
+        """Return the channel that keeps this topic's positions in a store; None without one."""
+        for name, subscription in self._reads.items():
+            if subscription.reads(topic):
+                return name
+        return None
 
     async def rows(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, Checkpoint]:
-        """partition -> its row, without those that have none."""
+        """Return partition -> its row, for the partitions that have one."""
         found: dict[TopicPartition, Checkpoint] = {}
-        for name, theirs in self._by_channel(partitions).items():
-            found.update(await self._store(name).read(self.group, theirs))
+        for name, in_store in self._by_channel(partitions).items():
+            found.update(await self._store(name).read(self.group, in_store))
         return found
 
     async def write(
@@ -223,14 +239,16 @@ class _Stores:
         changes: Mapping[TopicPartition, Change],
         rows: Mapping[TopicPartition, Checkpoint | None],
     ) -> None:
-        """Take the rows over, each with a new token: an owner that still runs loses them, and reads
-        them again.
+        """Write the rows, each with a new token, so that an owner that still runs loses them.
 
-        A state goes with the position that it belongs to: a move back drops it, one forward keeps
-        it. CommandFailed: a row is not as in *rows* any more.
+        It then reads them again. A state belongs to its position: a move back drops it, a move
+        forward keeps it.
+
+        Raises:
+            CommandFailed: A row has changed since *rows* were read.
         """
-        for name, theirs in self._by_channel(changes).items():
-            writes = {tp: _taking(changes[tp], rows.get(tp)) for tp in theirs}
+        for name, in_store in self._by_channel(changes).items():
+            writes = {tp: _moving(changes[tp], rows.get(tp)) for tp in in_store}
             refused = await self._store(name).write(self.group, writes)
             if refused:
                 names = ", ".join(map(str, sorted(refused)))
@@ -243,7 +261,8 @@ class _Stores:
     ) -> dict[str, list[TopicPartition]]:
         found: dict[str, list[TopicPartition]] = {}
         for partition in sorted(partitions):
-            if (name := self.channel_of(partition.topic)) is not None:
+            name = self.channel_of(partition.topic)
+            if name is not None:
                 found.setdefault(name, []).append(partition)
         return found
 
@@ -254,9 +273,8 @@ class _Stores:
         return self._opened[name]
 
 
-def _taking(change: Change, row: Checkpoint | None) -> Write:
-    """The write that moves a row, which must still be the one that was read."""
+def _moving(change: Change, row: Checkpoint | None) -> Write:
+    """Return the write that moves a row. It is refused if the row is not the one that was read."""
     token, position = (0, None) if row is None else row[:2]
-    return Write(
-        token, Checkpoint(token + 1, change.after, change.state, change.metadata), position
-    )
+    moved = Checkpoint(token + 1, change.after, change.state, change.metadata)
+    return Write(token, moved, position)

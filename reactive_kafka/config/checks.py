@@ -183,8 +183,8 @@ def _checkpoints(view: View) -> Contradictions:
     if 0 < age <= interval:
         yield (
             ("checkpoint.unsynced_max_age", "commit_interval", "commit_strategy"),
-            f"checkpoint.unsynced_max_age ({age:g} s) is not above commit_interval ({interval:g} s), "
-            "so the channel would never be ready",
+            f"checkpoint.unsynced_max_age ({age:g} s) is not above commit_interval ({interval:g} "
+            "s), so the channel would never be ready",
         )
 
 
@@ -224,7 +224,8 @@ def _holes(view: View) -> Contradictions:
         if view[name] == value:
             yield (
                 ("assign", name),
-                f"{with_holes} has holes between its ranges, and {name} = {value!r} would pass them",
+                f"{with_holes} has holes between its ranges, and {name} = {value!r} would pass "
+                "them",
             )
 
 
@@ -254,8 +255,8 @@ def _max_in_flight(view: View) -> Contradictions:
     if view.is_spark and most < spark_batch:
         yield (
             ("max_in_flight", "spark.batch_max_records"),
-            f"max_in_flight is below spark.batch_max_records ({spark_batch}), so no batch could ever "
-            "fill",
+            f"max_in_flight is below spark.batch_max_records ({spark_batch}), so no batch could "
+            "ever fill",
         )
     if view["concurrency"] > most:
         yield (
@@ -424,8 +425,8 @@ def revocations(view: View) -> Contradictions:
         yield (
             (waits, "rebalance_timeout_ms", "heartbeat_interval_ms"),
             f"raise rebalance.timeout.ms, or lower {waits}: a revocation needs {parts} = "
-            f"{needed_s:g} s, and the group waits rebalance_timeout_ms ({times.rebalance_s:g} s), so "
-            "handlers get less",
+            f"{needed_s:g} s, and the group waits rebalance_timeout_ms ({times.rebalance_s:g} s), "
+            "so handlers get less",
         )
 
 
@@ -450,8 +451,8 @@ def _confirmed_letters(view: View) -> Contradictions:
     if view["acks"] == 0:
         yield (
             ("acks",),
-            "a record is settled when the broker has confirmed its dead letter, and with acks = 0 it "
-            "confirms nothing",
+            "a record is settled when the broker has confirmed its dead letter, and with acks = 0 "
+            "it confirms nothing",
         )
 
 
@@ -459,8 +460,8 @@ def _spark_driver(view: View) -> Contradictions:
     if {"remote", "master"} <= set(view.nearest("remote", "master")):
         yield (
             ("remote", "master"),
-            "remote (a Spark Connect server) and master (a session of the application) exclude each "
-            "other; keep one",
+            "remote (a Spark Connect server) and master (a session of the application) exclude "
+            "each other; keep one",
         )
 
 

@@ -160,7 +160,8 @@ _HOST_CHECK = Kind(
     json=schemas.one_of(("https", "")),
 )
 _JAAS_KIND = Kind(
-    'a PlainLoginModule or ScramLoginModule with username="..." and password="..."; it is not shown '
+    'a PlainLoginModule or ScramLoginModule with username="..." and password="..."; it is not '
+    "shown "
     "here",
     _jaas,
     native=(str,),
@@ -315,7 +316,9 @@ _REFUSED_BY_FORM = {form(name): instead for name, instead in REFUSED.items()}
 _REFUSED_FAMILIES = {
     "sasl_oauthbearer_": _OAUTH,
     "sasl_login_": "connections that the broker closes are reopened automatically",
-    "sasl_kerberos_ticket_": "renew the ticket outside of the application, for example with k5start",
+    "sasl_kerberos_ticket_": (
+        "renew the ticket outside of the application, for example with k5start"
+    ),
     "metrics_": "metrics are served at /metrics",
     "share_group_": "aiokafka does not support share groups",
 }

@@ -32,7 +32,7 @@ SPARK_REFUSED = {
     "spark.master": 'write master = "..." in [spark]',
     "spark.remote": 'write remote = "sc://host:15002" in [spark]',
 }
-"""Spark's properties that ``[spark]`` has keys for. In ``[spark.conf]`` they would have no effect."""
+"""Spark's properties that are keys of ``[spark]``. In ``[spark.conf]`` they have no effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +318,7 @@ class View:
         return name in self.table.settings
 
     def differs(self, name: str) -> bool:
-        """Return whether the channel's own table has the key with a value other than the default."""
+        """Return whether the channel's own table has the key, and not with the default."""
         return self.own(name) and self[name] != self.section.keys[name].parsed_default
 
     def nearest(self, *names: str) -> tuple[str, ...]:

@@ -98,7 +98,8 @@ def read_tables(
         )
     if parse is None:
         raise ConfigError(
-            f"{path}: unknown kind of file; expected one that ends in {', '.join((*_PARSERS, *others))}"
+            f"{path}: unknown kind of file; expected one that ends in "
+            f"{', '.join((*_PARSERS, *others))}"
         )
     data, lines = parse(str(path), text_of(path))
     if parse is not _parse_toml:

@@ -81,7 +81,7 @@ class FailureSettingsBuilder:
         )
 
     def _is_used(self, table: str, is_needed: bool, has_custom: bool) -> bool:
-        """Return whether the table has an effect. If the channel's own table has none, note that."""
+        """Return whether the table has an effect; note it if the channel's own table has none."""
         own = self.view.own_inside(table)
         if is_needed or (has_custom and (own or self.view.inside(table))):
             return True

@@ -75,7 +75,7 @@ class AssignedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedTopic:
-    """A topic whose partitions a channel reads without a group's assignment, future ones included."""
+    """A topic of which a channel reads all partitions, future ones too, without an assignment."""
 
     topic: str
 
@@ -248,8 +248,8 @@ GROUP: Kind[str | Literal[False]] = Kind(
 ASSIGN = Kind(
     'a list of partitions, each once: "topic:0:100" (from an offset, 0 is the beginning), '
     '"topic:1:-1" (from the end), "topic:2" (from the committed position), '
-    '"topic:3@2026-11-21T00:00:00Z" (from a time, with its zone), "topic:4:100..200" (offsets 100 to '
-    '199; several of a partition must ascend) or "topic:*" (all partitions, also new ones)',
+    '"topic:3@2026-11-21T00:00:00Z" (from a time, with its zone), "topic:4:100..200" (offsets 100 '
+    'to 199; several of a partition must ascend) or "topic:*" (all partitions, also new ones)',
     _read_assign,
     show=lambda assigned: [str(one) for one in assigned],
     native=(str, list),
@@ -268,7 +268,8 @@ ORDERING_KEY: Kind[str] = Kind(
     json=schemas.ORDERING_KEY,
 )
 STATE: Kind[str] = Kind(
-    '"module:Model" (a dataclass, pydantic model or msgspec Struct) or "module:codec" (an object with '
+    '"module:Model" (a dataclass, pydantic model or msgspec Struct) or "module:codec" (an object '
+    "with "
     "encode(state) and decode(text))",
     only(names_an_object),
     native=(str,),

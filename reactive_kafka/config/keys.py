@@ -292,7 +292,7 @@ def _misplaced(section: Section, name: str) -> NoMeaning | None:
 
 
 def _unknown(section: Section, written: str) -> NoMeaning:
-    """Return the error for a key that no section has: the key probably meant, or the allowed ones."""
+    """Return the error for a key that no section has: the key probably meant, or all keys."""
     table, name, sides = _place(section, written.replace("-", "_"))
     prop = find(name)
     if table and prop is not None:
@@ -334,7 +334,7 @@ def _unknown(section: Section, written: str) -> NoMeaning:
 
 
 def _properties_like(name: str, table: str, sides: frozenset[Side]) -> list[str]:
-    """Return the raw properties that a misspelt *name* may mean in a place for clients of *sides*."""
+    """Return the raw properties that a misspelt *name* may mean, for clients of *sides*."""
     if not sides:
         return []
     if not table:
@@ -348,7 +348,7 @@ def _properties_like(name: str, table: str, sides: frozenset[Side]) -> list[str]
 
 
 def _smallrye_attribute(section: Section, written: str) -> NoMeaning | None:
-    """Return the error for an attribute of SmallRye's, which belongs in ``.properties``; else None."""
+    """Return the error for an attribute of SmallRye's (for ``.properties`` files); else None."""
     side = section.title.partition(".")[0]
     found = attribute(side, written) or attribute(side, written.replace("_", "-"))
     if found is None:

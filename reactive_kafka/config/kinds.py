@@ -1,4 +1,4 @@
-"""Kinds of configured values: what users may write, what it means, and how to show it again. Pure."""
+"""Kinds of configured values: what users may write, what it means, how to show it. Pure."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _form(name: str) -> str:
 
 
 def parse_duration(raw: Any) -> float | None:
-    """Return seconds for ``"500ms"``, ``"5s"``, ``"2m"``, ``"1h"`` or a number of seconds; else None."""
+    """Return seconds for ``"500ms"``, ``"5s"``, ``"2m"``, ``"1h"`` or a number; else None."""
     if isinstance(raw, str):
         match = _DURATION.fullmatch(raw.strip())
         if match is None:
@@ -314,8 +314,8 @@ def _read_master(raw: Any) -> str | None:
     written = raw.strip() if isinstance(raw, str) else ""
     if _MASTER.fullmatch(written):
         return written
-    # The pattern matches any text.
-    word, rest = re.match(r"([^\[:/]*)(.*)", written, re.DOTALL).groups()  # type: ignore[union-attr]
+    word = re.split(r"[\[:/]", written, maxsplit=1)[0]
+    rest = written[len(word) :]
     near = did_you_mean(word, ("local", "local-cluster", "spark", "yarn", "k8s"))
     if near is None:
         return None

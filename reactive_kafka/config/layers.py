@@ -136,8 +136,8 @@ def _check_depth(source: str, data: Mapping[Any, Any], line_of: LineOf = lambda 
     if path:
         origin = Origin(source, line_of(path))
         raise ConfigError(
-            f"{origin}: {'.'.join(path[:3])}...: nested too deeply: at most {MOST_DEPTH} levels are "
-            "read"
+            f"{origin}: {'.'.join(path[:3])}...: nested too deeply: at most {MOST_DEPTH} levels "
+            "are read"
         )
 
 

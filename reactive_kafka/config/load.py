@@ -171,7 +171,8 @@ def read_retry(source: str, table: _Tables) -> RetrySettings:
     given.add(of_code(source, {"incoming": {"": {"retry": table}}}))
     view = View(keys.INCOMING, channel, {})
     check(view, (retries,), problems)
-    if lines := problems.report():
+    lines = problems.report()
+    if lines:
         raise ConfigError(*lines)
     return RetrySettings(**view.fields("retry"))
 
@@ -248,7 +249,8 @@ class SettingsBuilder:
                 table.origin,
                 f"[{table.title}] group_id = {replay.group_id!r}",
                 f"give the ranges a group of their own, or none: channel {stream.name!r} has the "
-                f"same group and also reads {topic!r}, so each would move the positions of the other",
+                f"same group and also reads {topic!r}, so each would move the positions of the "
+                "other",
             )
 
     def _http(self, view: View) -> HttpSettings:

@@ -26,7 +26,8 @@ The configuration itself needs fewer than ten.
 # A string that is not closed ends at the end of the line or the text. No parser has read the text
 # yet, and a pattern that starts again at each quotation mark would take a minute for 60 KB of them.
 _TOML_TOKEN = re.compile(
-    r'''"""(?:\\.?|[^\\])*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:\\.?|[^"\\\n])*(?:"|(?=\n)|\Z)'''
+    r'''"""(?:\\.?|[^\\])*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)'''
+    r"""|"(?:\\.?|[^"\\\n])*(?:"|(?=\n)|\Z)"""
     r"""|\'[^\'\n]*(?:\'|(?=\n)|\Z)|\#[^\n]*|[A-Za-z0-9_-]+|[^\S\n]+|.""",
     re.DOTALL,
 )

@@ -1,4 +1,4 @@
-"""Secrets: which values are secret, how to show values without them, how to get their text. Pure."""
+"""Secrets: which values are secret, how to show values without them. Pure."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ KEY_FORMAT = choice(*KEY_FORMATS, *REGISTERED_FORMATS, imported="module:function
 METADATA_FORMAT = choice(*KEY_FORMATS, imported="module:function")
 _HEALTH = "Include the channel in the probes. With `false` no probe ever mentions it."
 _TRACING = (
-    "Make spans for the channel if tracing is on. With `false` it makes none, and leaves headers as "
-    "they are."
+    "Make spans for the channel if tracing is on. With `false` it makes none, and leaves headers "
+    "as they are."
 )
 _LETTERS = "dead-letter-queue"
 _RETRIES = "delayed-retry-topic"
@@ -138,8 +138,8 @@ class IncomingSettings:
         default=(),
         metadata=described(
             ASSIGN,
-            "Read these partitions, instead of `topic`, without sharing them with the group. Reading "
-            "starts at the given offset at every start, and ends where a range ends.",
+            "Read these partitions, instead of `topic`, without sharing them with the group. "
+            "Reading starts at the given offset at every start, and ends where a range ends.",
         ),
     )
     group_id: str | None = field(
@@ -163,8 +163,8 @@ class IncomingSettings:
     on_recreated_topic: OnRecreatedTopic = setting(
         choice(*get_args(OnRecreatedTopic)),
         "beginning",
-        "What to do when a topic was deleted and created again: read it from its beginning, or stop "
-        "the channel.",
+        "What to do when a topic was deleted and created again: read it from its beginning, or "
+        "stop the channel.",
     )
     value_deserializer: str | None = setting(
         FORMAT, None, "How to read values. Default: by the handler's annotation."
@@ -181,8 +181,8 @@ class IncomingSettings:
         "throttled",
         "`throttled` commits every `commit_interval`, up to the first unsettled record; `latest` "
         "commits at each ack; `ignore` never commits; `checkpoint` is `throttled` with a store of "
-        "your own; `module:object` is a strategy of your own. If `assign` has nothing but ranges and "
-        "there is no `group_id`, the default is `ignore`.",
+        "your own; `module:object` is a strategy of your own. If `assign` has nothing but ranges "
+        "and there is no `group_id`, the default is `ignore`.",
     )
     commit_latest_unsafe: bool = setting(
         BOOLEAN,
@@ -232,13 +232,14 @@ class IncomingSettings:
     max_unpacked_bytes: int = setting(
         SIZE,
         "256MiB",
-        "The most bytes that a compressed batch may unpack to. A larger batch counts as unreadable.",
+        "The most bytes that a compressed batch may unpack to. A larger batch counts as "
+        "unreadable.",
     )
     ordering: Ordering = setting(
         choice(*get_args(Ordering)),
         "partition",
-        "`partition`: one record of a partition at a time, in order. `key`: one record of a key at a "
-        "time; records of other keys may overtake it. `unordered`: as soon as a worker is free.",
+        "`partition`: one record of a partition at a time, in order. `key`: one record of a key at "
+        "a time; records of other keys may overtake it. `unordered`: as soon as a worker is free.",
     )
     key: str | None = setting(
         ORDERING_KEY, None, 'What `ordering = "key"` uses as key. Default: the record\'s key.'
@@ -257,8 +258,8 @@ class IncomingSettings:
     filter: str | None = setting(
         OBJECT,
         None,
-        "`module:function` that gets the decoded `Message`. A record for which it returns `False` is "
-        "skipped.",
+        "`module:function` that gets the decoded `Message`. A record for which it returns `False` "
+        "is skipped.",
     )
     max_record_age_s: float | None = setting(
         SOME_TIME,
@@ -281,8 +282,8 @@ class IncomingSettings:
     rate_limit: RateLimit | None = setting(
         RATE,
         None,
-        "The most records that the channel starts, in each process. It may begin with a burst of one "
-        "second's worth, at least one record. Other records wait in their order.",
+        "The most records that the channel starts, in each process. It may begin with a burst of "
+        "one second's worth, at least one record. Other records wait in their order.",
     )
     concurrency_per_partition: int | None = setting(
         COUNT,
@@ -309,8 +310,9 @@ class IncomingSettings:
         COUNT,
         None,
         "The most offsets that are settled and not committed. At that number fetching pauses; at "
-        "half of it a commit is sent early. Default: ten times `max_in_flight`, at least 10,000. The "
-        "default pauses only while commits are refused or late, and always at ten times as many.",
+        "half of it a commit is sent early. Default: ten times `max_in_flight`, at least 10,000. "
+        "The default pauses only while commits are refused or late, and always at ten times as "
+        "many.",
     )
     drain_timeout_s: float = setting(TIME, "30s", "How long a stop waits for records in flight.")
     revoke_grace_s: float = setting(
@@ -329,7 +331,8 @@ class IncomingSettings:
     offset_metadata_cache: bool = setting(
         BOOLEAN,
         True,
-        "Answer `channel.offset_metadata()` from memory between rebalances. `false` asks the broker.",
+        "Answer `channel.offset_metadata()` from memory between rebalances. `false` asks the "
+        "broker.",
     )
     offset_metadata_strategy: MetadataStrategy = setting(
         choice(*get_args(MetadataStrategy)),
@@ -447,8 +450,8 @@ class OutgoingSettings:
     linger_s: float = setting(
         TIME,
         0,
-        "How long a record waits for others to share its batch. While a batch is being written, the "
-        "next one fills in any case.",
+        "How long a record waits for others to share its batch. While a batch is being written, "
+        "the next one fills in any case.",
     )
     partitioner: str | None = setting(
         OBJECT,
@@ -495,11 +498,12 @@ class MemorySettings:
     max_in_flight: int = setting(
         COUNT,
         1000,
-        "The most values that wait for the handler or are not settled. At that number senders wait.",
+        "The most values that wait for the handler or are not settled. At that number senders "
+        "wait.",
     )
     place: str = field(default="", repr=False, compare=False)
-    # Senders treat memory channels like outgoing ones. Nothing is written to a broker here, so these
-    # settings cannot be changed.
+    # Senders treat memory channels like outgoing ones. Nothing is written to a broker here, so
+    # these settings cannot be changed.
     wait_for_write: ClassVar[bool] = False
     send_timeout_s: ClassVar[float | None] = None
     health_enabled: ClassVar[bool] = True
@@ -534,8 +538,8 @@ class SparkSettings:
     jars: str | None = setting(
         TEXT,
         None,
-        "The folder with Kafka's connector for `ranges`; `reactive-kafka spark jars --to DIR` fills "
-        "it. Default: the cache.",
+        "The folder with Kafka's connector for `ranges`; `reactive-kafka spark jars --to DIR` "
+        "fills it. Default: the cache.",
     )
     conf: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
@@ -556,14 +560,15 @@ class HttpSettings:
         HOSTS,
         None,
         "Host names that requests may use, in addition to `localhost`, IP addresses and `host`. "
-        "Under any other name the page and `/api` are refused; on a loopback address everything is.",
+        "Under any other name the page and `/api` are refused; on a loopback address everything "
+        "is.",
     )
     token: str | None = setting(
         TOKEN,
         None,
         "A bearer token. Better keep it in a file: `token_file`. Every request that changes "
-        "something needs it. Beyond a loopback address the page and `/api` need it to be read, too. "
-        "Probes and `/metrics` never need it.",
+        "something needs it. Beyond a loopback address the page and `/api` need it to be read, "
+        "too. Probes and `/metrics` never need it.",
     )
 
 

@@ -66,8 +66,8 @@ def check_url(url: str) -> None:
     close = [_MEANT[scheme]] if scheme in _MEANT else difflib.get_close_matches(scheme, allowed, 1)
     hint = f"did you mean {close[0]}://? " if close else ""
     raise ValueError(
-        f"there is no store for {scheme}://: {hint}allowed: {', '.join(allowed)} (a package may add "
-        f"its own, as an entry point in {ENTRY_POINTS})"
+        f"there is no store for {scheme}://: {hint}allowed: {', '.join(allowed)} (a package may "
+        f"add its own, as an entry point in {ENTRY_POINTS})"
     )
 
 

@@ -96,8 +96,8 @@ class DelayedRetrySettings:
     topics: tuple[str, ...] = field(
         metadata=described(
             RETRY_TOPICS,
-            "The topics of the retries, in their order. Default: `<channel>_retry_10000`, `_20000`, "
-            "`_50000`.",
+            "The topics of the retries, in their order. Default: `<channel>_retry_10000`, "
+            "`_20000`, `_50000`.",
         )
     )
     max_retries: int = field(
@@ -168,7 +168,8 @@ class CheckpointSettings:
     unsynced_max_age_s: float = setting(
         TIME,
         "10s",
-        "Readiness fails if settled records are not in the store after this time. 0 turns that off.",
+        "Readiness fails if settled records are not in the store after this time. 0 turns that "
+        "off.",
     )
     kafka_commit_interval_s: float = setting(
         SOME_TIME,
@@ -190,8 +191,8 @@ class CloudEventsSettings:
     mode: EventMode = setting(
         choice(*get_args(EventMode)),
         "binary",
-        "`binary`: attributes are headers, and the value is the data. `structured`: both are in one "
-        "JSON envelope.",
+        "`binary`: attributes are headers, and the value is the data. `structured`: both are in "
+        "one JSON envelope.",
     )
     type: str | None = setting(TEXT, None, "The `type` of events that have none.")
     source: str | None = setting(TEXT, None, "The `source` of events that have none.")
@@ -218,14 +219,14 @@ class SchemaSettings:
         TEXT,
         None,
         "The file of the schema (`.avsc`, `.json`, `.proto`). Values are written with it, and what "
-        "is read is resolved to it. Default: the schema of the writer, or one made from the type of "
-        "what is sent.",
+        "is read is resolved to it. Default: the schema of the writer, or one made from the type "
+        "of what is sent.",
     )
     subject: SubjectStrategy = setting(
         choice(*get_args(SubjectStrategy)),
         "topic",
-        "The subject that a schema is registered under: the topic with `-value` or `-key` appended, "
-        "the schema's own name, or both.",
+        "The subject that a schema is registered under: the topic with `-value` or `-key` "
+        "appended, the schema's own name, or both.",
     )
     register: bool = setting(
         BOOLEAN,

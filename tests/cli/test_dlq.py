@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from reactive_kafka.broker.memory.scripted_faults import Hold
 from reactive_kafka.cli.cluster_access import ClusterAccess
-from reactive_kafka.cli.dlq.letters import memory_of
-from reactive_kafka.cli.dlq.replay import CONFIRM_S, carry_out, plan
+from reactive_kafka.cli.dlq.letters import progress_group
+from reactive_kafka.cli.dlq.replay import CONFIRM_S, carry_out_replay, plan_replay
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.load import read_settings
@@ -133,7 +133,7 @@ def test_an_ordinary_topic_is_told_from_a_dead_letter_topic(broker: MemoryBroker
     assert "origin unknown" not in ended.out and "no reason given" not in ended.out
     assert "3  no dead letters: without the headers of one" in ended.out
     assert (
-        "orders is no dead-letter topic: none of its records has the headers of a dead letter"
+        "orders is not a dead-letter topic: none of its records has the headers of a dead letter"
         in ended.err
     )
     asked = cli_on(broker, "dlq", "show", "orders", "--json")
@@ -346,7 +346,7 @@ def test_records_that_cannot_go_back_stay_and_are_named_and_go_where_to_says(
     )
     said = replay(broker, "--yes", code=1)
     assert "letters-0 2: it has no header dead-letter-partition, dead-letter-offset" in said
-    assert "1 record cannot go back by itself; --to names a topic for it" in said
+    assert "1 record cannot be sent back; name a topic with --to" in said
     assert "replayed 3 records" in said
     replay(broker, "--to", "orders", "--yes")
     assert sorted(values(broker)) == ["7", "8", "9", "forged"]
@@ -388,7 +388,9 @@ def test_what_was_delayed_goes_back_to_the_retry_topic_that_it_first_stood_in(
 
 
 def test_a_replay_into_the_topic_itself_is_wrong_usage(broker: MemoryBroker) -> None:
-    assert "every record would come again" in replay(broker, "--to", "letters", "--yes", code=2)
+    assert "every record would come back to it" in replay(
+        broker, "--to", "letters", "--yes", code=2
+    )
 
 
 def test_a_target_that_does_not_exist_is_not_created(broker: MemoryBroker) -> None:
@@ -398,7 +400,7 @@ def test_a_target_that_does_not_exist_is_not_created(broker: MemoryBroker) -> No
 
 def test_without_a_terminal_and_without_yes_nothing_is_asked(broker: MemoryBroker) -> None:
     """Row S10 of the faults."""
-    assert "--yes goes ahead without asking" in replay(broker, code=2)
+    assert "use --yes to go ahead without it" in replay(broker, code=2)
     assert values(broker) == []
 
 
@@ -422,8 +424,8 @@ async def interrupted(broker: MemoryBroker, held: Hold) -> asyncio.Task[None]:
     """
     for offset in range(10, 15):
         write_letter(broker, offset)
-    wanted = await plan(cluster_of(broker), "letters", None, None)
-    replaying = asyncio.create_task(carry_out(cluster_of(broker), wanted, {}))
+    wanted = await plan_replay(cluster_of(broker), "letters", None, None)
+    replaying = asyncio.create_task(carry_out_replay(cluster_of(broker), wanted, {}))
     await held.arrived()
     await until(lambda: len(values(broker)) == 6)
     replaying.cancel()
@@ -443,7 +445,9 @@ async def test_what_is_on_its_way_at_an_interruption_is_waited_for_and_does_not_
     await asyncio.wait([replaying])
     assert replaying.cancelled()
     assert positions(broker, MEMORY) == {0: 7}
-    await carry_out(cluster_of(broker), await plan(cluster_of(broker), "letters", None, None), {})
+    await carry_out_replay(
+        cluster_of(broker), await plan_replay(cluster_of(broker), "letters", None, None), {}
+    )
     assert sorted(values(broker), key=int) == [str(number) for number in range(7, 15)]
 
 
@@ -463,16 +467,16 @@ async def test_a_replay_that_another_one_overtook_at_the_question_writes_nothing
     mine: str | None, theirs: str | None, broker: MemoryBroker
 ) -> None:
     cluster = cluster_of(broker)
-    confirmed = await plan(cluster, "letters", mine, 1)
-    await carry_out(cluster, await plan(cluster, "letters", theirs, None), {})
-    before = broker.committed(memory_of("letters", theirs))
+    confirmed = await plan_replay(cluster, "letters", mine, 1)
+    await carry_out_replay(cluster, await plan_replay(cluster, "letters", theirs, None), {})
+    before = broker.committed(progress_group("letters", theirs))
     with pytest.raises(
         CommandFailed,
         match="another replay has meanwhile reached 2 in letters-0: nothing was written",
     ):
-        await carry_out(cluster, confirmed, {})
+        await carry_out_replay(cluster, confirmed, {})
     assert sorted(values(broker)) == ["7", "8", "9"]
-    assert broker.committed(memory_of("letters", theirs)) == before
+    assert broker.committed(progress_group("letters", theirs)) == before
 
 
 async def test_another_replay_to_the_same_topic_by_name_is_noticed_too(
@@ -480,13 +484,13 @@ async def test_another_replay_to_the_same_topic_by_name_is_noticed_too(
 ) -> None:
     cluster = cluster_of(broker)
     wanted, other = (
-        await plan(cluster, "letters", None, None),
-        await plan(cluster, "letters", "orders", None),
+        await plan_replay(cluster, "letters", None, None),
+        await plan_replay(cluster, "letters", "orders", None),
     )
     held = broker.hold("send", of="orders")
-    replaying = asyncio.create_task(carry_out(cluster, wanted, {}))
+    replaying = asyncio.create_task(carry_out_replay(cluster, wanted, {}))
     await held.arrived()
-    await carry_out(cluster, other, {})
+    await carry_out_replay(cluster, other, {})
     held.release()
     await asyncio.wait([replaying])
     assert "another replay has meanwhile reached 2 in letters-0" in str(replaying.exception())
@@ -497,11 +501,11 @@ def test_another_replay_at_the_same_time_is_noticed(broker: MemoryBroker) -> Non
     cluster = cluster_of(broker)
 
     async def both() -> BaseException | None:
-        wanted = await plan(cluster, "letters", None, None)
+        wanted = await plan_replay(cluster, "letters", None, None)
         held = broker.hold("send", of="orders")
-        replaying = asyncio.create_task(carry_out(cluster, wanted, {}))
+        replaying = asyncio.create_task(carry_out_replay(cluster, wanted, {}))
         await held.arrived()
-        await carry_out(cluster, wanted, {})
+        await carry_out_replay(cluster, wanted, {})
         held.release()
         await asyncio.wait([replaying])
         return replaying.exception()

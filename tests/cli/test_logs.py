@@ -236,7 +236,7 @@ def test_a_bad_file_ends_the_command_with_2_and_no_traceback(tmp_path: Path) -> 
 
 
 def test_a_format_and_a_file_contradict_each_other(tmp_path: Path) -> None:
-    with pytest.raises(click.UsageError, match="--log-format goes without --log-config"):
+    with pytest.raises(click.UsageError, match="--log-format cannot be combined with --log-config"):
         LogOptions("json", None, tmp_path / "log.toml")
 
 

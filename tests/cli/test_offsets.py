@@ -18,7 +18,7 @@ from reactive_kafka.checkpoint.stores.memory import MemoryStore, forget
 from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.offsets.offset_changes import Change
-from reactive_kafka.cli.stored_positions import carry_out, look
+from reactive_kafka.cli.stored_positions import read_group, set_positions
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.records import Committed, TopicPartition
@@ -75,7 +75,9 @@ def test_show_unwraps_what_we_keep_beside_the_users_string(broker: MemoryBroker)
     commit(broker, "billing", "orders", (6, both), (0, both))
     kept, foreign = cli_on(broker, "offsets", "show", "billing").out.splitlines()[2:]
     assert kept.endswith(r"  mine\n; planned 6-8, 8-10; 2 acks kept below 10")
-    assert foreign.endswith(r"  mine\n; what we keep here cannot be used: it belongs to position 6")
+    assert foreign.endswith(
+        r"  mine\n; our part of the metadata cannot be used: it belongs to position 6"
+    )
     row = json.loads(cli_on(broker, "offsets", "show", "billing", "--json").out)["positions"][0]
     assert row == {
         "topic": "orders",
@@ -230,7 +232,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_even_asked(broker: Memory
     broker.down = True
     ended = cli_on(broker, "offsets", "reset", "billing", "--topic", "orders", "--to", "earliest")
     assert ended.code == 2
-    assert "--yes goes ahead without asking" in ended.err
+    assert "use --yes to go ahead without it" in ended.err
 
 
 @pytest.mark.parametrize("to", ["2026-11-21T08:00:00", "yesterday", "-1"])
@@ -487,10 +489,10 @@ async def changing(
     broker: MemoryBroker, change: Change, meanwhile: Callable[[], None]
 ) -> BaseException:
     cluster = ClusterAccess("memory:1", {}, configured(), lambda _: broker.connector())
-    view = await look(cluster, "billing", ["orders"])
+    view = await read_group(cluster, "billing", ["orders"])
     meanwhile()
     with pytest.raises(CommandFailed) as refused:
-        await carry_out(cluster, view, [change])
+        await set_positions(cluster, view, [change])
     return refused.value
 
 

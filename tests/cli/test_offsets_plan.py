@@ -101,7 +101,7 @@ def test_what_to_says_is_read(text: str, to: To) -> None:
     [
         ("2026-11-21T08:00:00", "has no time zone"),
         ("2026-11-21", "has no time zone"),
-        ("-5", "by:-5 goes back"),
+        ("-5", "write by:-5 to go back"),
         ("yesterday", "expected earliest"),
         ("by:", "expected earliest"),
         ("by:many", "expected earliest"),

@@ -141,11 +141,11 @@ def test_strict_refuses_warnings_here_too(folder: Path) -> None:
     [
         (
             ("shop:app", "--from-quarkus", "application.properties"),
-            "--from-quarkus goes without MODULE:APP",
+            "--from-quarkus cannot be combined with MODULE:APP",
         ),
         (
             ("--config", "shop.py", "--from-quarkus", "application.properties"),
-            "goes without MODULE:APP and --config",
+            "cannot be combined with MODULE:APP and --config",
         ),
         ((), "Missing argument 'MODULE:APP'"),
         (("--from-quarkus", "none.properties"), "does not exist"),

@@ -15,7 +15,7 @@ from opentelemetry.trace import StatusCode
 
 from reactive_kafka import App, Batch, Message, Record
 from reactive_kafka.cli.cluster_access import ClusterAccess
-from reactive_kafka.cli.dlq.replay import carry_out, plan
+from reactive_kafka.cli.dlq.replay import carry_out_replay, plan_replay
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp, run_in_virtual_time
 from tests.app.helpers import in_virtual_time, make_app, make_broker, running, send
 from tests.tracing.helpers import (
@@ -107,7 +107,7 @@ async def replay(test: TestApp, stage: int) -> None:
 
     if f"dead{stage}" in test.broker.topics():
         cluster = of(test.broker)
-        await carry_out(cluster, await plan(cluster, f"dead{stage}", None, None), {})
+        await carry_out_replay(cluster, await plan_replay(cluster, f"dead{stage}", None, None), {})
         await test.settled()
 
 

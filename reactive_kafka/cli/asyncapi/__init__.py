@@ -1,1 +1,1 @@
-"""``reactive-kafka asyncapi``: what an application reads and writes, as an AsyncAPI document."""
+"""``reactive-kafka asyncapi``: the AsyncAPI document of an application."""

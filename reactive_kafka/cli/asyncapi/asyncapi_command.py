@@ -1,4 +1,4 @@
-"""``reactive-kafka asyncapi``."""
+"""The command ``reactive-kafka asyncapi``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from reactive_kafka.config.yaml_text import yaml_of
 @click.option(
     "--api-version",
     metavar="TEXT",
-    help="Its version. Default: that of the installed package that MODULE belongs to, else 0.0.0.",
+    help="Version of the application. Default: that of the installed package with MODULE, or "
+    "0.0.0.",
 )
 @click.option("--yaml", "as_yaml", is_flag=True, help="Print YAML; needs the extra [yaml].")
 def asyncapi(
@@ -38,9 +39,8 @@ def asyncapi(
 ) -> None:
     """Print the AsyncAPI 3.0 document of an application, without connecting.
 
-    It has the topics that are read and written, those of dead letters and delayed retries among
-    them, and the annotated types as JSON Schemas. Credentials are left out, and so are memory
-    channels.
+    It has the topics that are read and written, including those of dead letters and delayed
+    retries, and the annotated types as JSON Schemas. Credentials and memory channels are left out.
 
     \b
     Examples:
@@ -55,11 +55,11 @@ def asyncapi(
         api_version or _version_of(module),
         inspect.getdoc(sys.modules[module]) or "",
     )
-    told = document(info, flows_of(app.plan))
-    click.echo(yaml_of(told).rstrip("\n") if as_yaml else json.dumps(told, indent=2))
+    content = document(info, flows_of(app.plan))
+    click.echo(yaml_of(content).rstrip("\n") if as_yaml else json.dumps(content, indent=2))
 
 
 def _version_of(module: str) -> str:
-    """The version of the package that installed a module."""
+    """Return the version of the package that installed a module; 0.0.0 without one."""
     packages = packages_distributions().get(module.partition(".")[0], ())
     return version(packages[0]) if packages else "0.0.0"

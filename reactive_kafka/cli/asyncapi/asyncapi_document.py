@@ -1,8 +1,7 @@
-"""The AsyncAPI 3.0 document of an application: servers, channels with their messages, operations.
-Pure.
+"""Makes the AsyncAPI 3.0 document of an application: servers, channels, messages, operations. Pure.
 
-Nothing of the credentials goes in: of a client's properties only brokers, the kind of security and
-the client's id.
+Of a client's properties only the brokers, the kind of security and the client's id are written, so
+that no credentials get into the document.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 from reactive_kafka.broker.kafka_connector import EMBEDDED
 from reactive_kafka.cli.asyncapi.flows import Flow, MessageContent, described
-from reactive_kafka.formats.annotation_schemas import Schema, schemas_of_types
+from reactive_kafka.formats.annotation_schemas import Schema
 from reactive_kafka.formats.format_names import FLOATS, INTEGERS
 
 VERSION = "3.0.0"
@@ -48,7 +47,7 @@ _SASL = {
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What the document says of the application as a whole."""
+    """What the document says about the application as a whole."""
 
     title: str
     version: str
@@ -56,96 +55,97 @@ class Info:
 
 
 def document(info: Info, flows: Iterable[Flow]) -> dict[str, Any]:
-    """The document of what flows."""
-    every = list(flows)
-    contents = [content for flow in every for content in flow.contents]
-    payloads, models = schemas_of_types(
-        [content.asked for content in contents], "#/components/schemas/"
-    )
-    written = _Written()
+    """Return the document for *flows*."""
+    all_flows = list(flows)
+    contents = [content for flow in all_flows for content in flow.contents]
+    # All at once, so that a model that several messages use is one schema.
+    payloads, models = schemas_of([content.asked for content in contents], "#/components/schemas/")
+    parts = _Parts()
     rest = iter(zip(contents, payloads, strict=True))
-    for flow in every:
-        written.add(flow, [_message(*next(rest)) for _ in flow.contents])
+    for flow in all_flows:
+        parts.add(flow, [_message(*next(rest)) for _ in flow.contents])
     about = {"description": info.description} if info.description else {}
     return {
         "asyncapi": VERSION,
         "info": {"title": info.title, "version": info.version, **about},
         "defaultContentType": "application/json",
-        "servers": written.servers,
-        "channels": written.channels,
-        "operations": written.operations,
+        "servers": parts.servers,
+        "channels": parts.channels,
+        "operations": parts.operations,
         "components": {"schemas": models},
     }
 
 
 def _message(content: MessageContent, payload: Schema) -> tuple[str, dict[str, Any]]:
-    """The name of a message, and what it is."""
-    told: dict[str, Any] = {"name": content.name, "title": content.name}
+    """Return the id of a message, and the message object."""
+    message: dict[str, Any] = {"name": content.name, "title": content.name}
     if content.about:
-        told["summary"] = content.about
+        message["summary"] = content.about
     if content.format is not None:
-        told["contentType"] = _TYPES.get(content.format, _BINARY)
+        message["contentType"] = _TYPES.get(content.format, _BINARY)
     if content.headers:
         texts = {name: {"type": "string"} for name in sorted(content.headers)}
-        told["headers"] = {"type": "object", "properties": texts}
+        message["headers"] = {"type": "object", "properties": texts}
         if content.required:
-            told["headers"]["required"] = sorted(content.required)
-    plain = _PLAIN.get(content.format or "", {})
-    if payload := (
-        {**plain, **payload} if not payload or payload.get("type") == plain.get("type") else payload
-    ):
-        told["payload"] = payload
-    if key := _PLAIN.get(content.key_format or ""):
-        told["bindings"] = {"kafka": {"key": key, **BINDING}}
-    return _id(content.name), told
+            message["headers"]["required"] = sorted(content.required)
+    of_format = _PLAIN.get(content.format or "", {})
+    if not payload or payload.get("type") == of_format.get("type"):
+        # The format says more than the type: int is an integer, and int32 one of four bytes.
+        payload = {**of_format, **payload}
+    if payload:
+        message["payload"] = payload
+    key = _PLAIN.get(content.key_format or "")
+    if key:
+        message["bindings"] = {"kafka": {"key": key, **BINDING}}
+    return _id(content.name), message
 
 
 @dataclass(slots=True)
-class _Written:
-    """The parts of the document so far. What is alike stands there once."""
+class _Parts:
+    """The parts of the document that were made so far. Equal parts are kept once."""
 
     servers: dict[str, Any] = field(default_factory=dict)
     channels: dict[str, Any] = field(default_factory=dict)
     operations: dict[str, Any] = field(default_factory=dict)
 
     def add(self, flow: Flow, messages: list[tuple[str, dict[str, Any]]]) -> None:
-        """Write down a flow, whose contents are these messages."""
+        """Add a flow with its messages: an operation for each of its topics."""
         servers = [{"$ref": f"#/servers/{name}"} for name in self._servers(flow.client)]
         addresses: list[str | None] = list(flow.topics) if flow.pattern is None else [None]
         for address in addresses:
             channel = self._channel(flow, address, servers)
-            within = f"#/channels/{channel}"
+            ref = f"#/channels/{channel}"
             names = [
                 _put(self.channels[channel]["messages"], name, message)
                 for name, message in messages
             ]
             operation = _operation(flow)
-            operation |= {"channel": {"$ref": within}}
-            operation |= {
-                "messages": [{"$ref": f"{within}/messages/{name}"} for name in dict.fromkeys(names)]
-            }
+            operation["channel"] = {"$ref": ref}
+            operation["messages"] = [
+                {"$ref": f"{ref}/messages/{name}"} for name in dict.fromkeys(names)
+            ]
             if flow.reply_topic is not None:
-                operation["reply"] = {
-                    "channel": {
-                        "$ref": f"#/channels/{self._channel(flow, flow.reply_topic, servers)}"
-                    }
-                }
+                reply_channel = self._channel(flow, flow.reply_topic, servers)
+                operation["reply"] = {"channel": {"$ref": f"#/channels/{reply_channel}"}}
             name = flow.name if len(addresses) == 1 else f"{flow.name}-{address}"
             _put(self.operations, _id(name), operation)
 
     def _servers(self, client: Mapping[str, Any]) -> list[str]:
-        """The names of a client's brokers."""
+        """Add a client's brokers; return their ids."""
         protocol = str(client.get("security_protocol", "PLAINTEXT"))
         security = []
         if protocol.startswith("SASL_"):
             security.append(_SASL[str(client.get("sasl_mechanism", "PLAIN"))])
         if client.get("ssl_certfile") is not None:
             security.append({"type": "X509"})
-        told: dict[str, Any] = {"protocol": "kafka-secure" if protocol.endswith("SSL") else "kafka"}
-        told |= {"security": security} if security else {}
+        common: dict[str, Any] = {
+            "protocol": "kafka-secure" if protocol.endswith("SSL") else "kafka"
+        }
+        if security:
+            common["security"] = security
         names = []
         for host in str(client["bootstrap_servers"]).split(","):
-            server = {"host": host, **told}
+            server = {"host": host, **common}
             if host == EMBEDDED:
                 server |= {
                     "host": "localhost",
@@ -155,55 +155,55 @@ class _Written:
         return names
 
     def _channel(self, flow: Flow, address: str | None, servers: list[dict[str, str]]) -> str:
-        """The id of a topic's channel, or of that of a pattern."""
+        """Add the channel of a topic, or of the pattern without one; return its id."""
         if address is None:
-            told: dict[str, Any] = {
+            name = flow.name.removeprefix("receive-")
+            channel: dict[str, Any] = {
                 "address": None,
                 "description": f"Each topic whose name matches {flow.pattern}",
                 "x-topic-pattern": flow.pattern,
             }
         else:
-            told = {"address": address, "bindings": {"kafka": {"topic": address, **BINDING}}}
-        told["servers"] = servers
-        name = _id(flow.name.removeprefix("receive-") if address is None else address)
-        same = (
-            key
-            for key, known in self.channels.items()
-            if {**known, "messages": None} == {**told, "messages": None}
-        )
-        return next(same, None) or _put(self.channels, name, {**told, "messages": {}})
+            name = address
+            channel = {"address": address, "bindings": {"kafka": {"topic": address, **BINDING}}}
+        channel["servers"] = servers
+        for known_name, known in self.channels.items():
+            # Flows that share a topic share its channel, and add their messages to it.
+            if {**known, "messages": None} == {**channel, "messages": None}:
+                return known_name
+        return _put(self.channels, _id(name), {**channel, "messages": {}})
 
 
 def _operation(flow: Flow) -> dict[str, Any]:
-    """What an operation says besides its channel."""
-    told: dict[str, Any] = {"action": flow.action}
+    """Return an operation without its channel and messages."""
+    operation: dict[str, Any] = {"action": flow.action}
     functions = [described(function) for function in flow.functions]
     if functions:
-        told["summary"] = ", ".join(name for name, _ in functions)
-    if about := "\n\n".join(text for _, text in functions if text):
-        told["description"] = about
+        operation["summary"] = ", ".join(name for name, _ in functions)
+    about = "\n\n".join(text for _, text in functions if text)
+    if about:
+        operation["description"] = about
     ids = {"groupId": flow.group_id, "clientId": flow.client.get("client_id")}
-    if bound := {
+    bindings = {
         name: {"type": "string", "enum": [str(value)]}
         for name, value in ids.items()
         if value is not None
-    }:
-        told["bindings"] = {"kafka": {**bound, **BINDING}}
-    return told
+    }
+    if bindings:
+        operation["bindings"] = {"kafka": {**bindings, **BINDING}}
+    return operation
 
 
-def _put(kept: dict[str, Any], name: str, value: Any) -> str:
-    """Keep *value* under *name*, or one with a number where that is something else; where it is
-    kept.
-    """
+def _put(parts: dict[str, Any], name: str, value: Any) -> str:
+    """Keep *value* under *name*, or under *name* with a number if that is taken; return the key."""
     number = 1
-    free = name
-    while kept.setdefault(free, value) != value:
+    key = name
+    while parts.setdefault(key, value) != value:
         number += 1
-        free = f"{name}-{number}"
-    return free
+        key = f"{name}-{number}"
+    return key
 
 
 def _id(name: str) -> str:
-    """The name as one that references can be made of."""
+    """Return the name as a key that references can contain."""
     return re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).strip("-") or "_"

@@ -1,5 +1,6 @@
-"""What an application reads and writes: each channel with its topics and messages, dead letters and
-retries. Pure.
+"""Lists what an application reads and writes: topics with their messages. Pure.
+
+Includes the topics of dead letters, delayed retries and replies.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from reactive_kafka.channel.client_roles import group_of_retries
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.failure import headers
 from reactive_kafka.formats.annotation_schemas import DescribedType
-from reactive_kafka.formats.payload_type import is_union, name_of, parts_of, payload_type_of
+from reactive_kafka.formats.payload_type import is_union, name_of, parts_of
 from reactive_kafka.handlers.introspection import owner_of
 from reactive_kafka.handlers.signature import name_of_handler
 from reactive_kafka.outgoing.reply_headers import CORRELATION_ID
-from reactive_kafka.planning.plans import AppPlan, IncomingPlan, OutgoingPlan
+from reactive_kafka.planning.plans import IncomingPlan, OutgoingPlan
 from reactive_kafka.records import Record
 
-# In each dead letter and each retry.
+# Headers in each dead letter and each retry.
 _ORIGIN = ("exception-class-name", "topic", "partition", "offset")
-# Names of SmallRye's for what the letter is anyway.
+# Headers that SmallRye writes and we do not, because the letter has the same in other places.
 _NOT_OURS = ("-key", "-data", "-dlq")
-# Nothing is sent.
+# Return annotations with which nothing is sent.
 _NOTHING = (None, types.NoneType)
 _UNKNOWN = DescribedType(Any, "validation")
 
@@ -36,37 +37,37 @@ class MessageContent:
     """One kind of message."""
 
     name: str
-    # The type of its value.
-    asked: DescribedType = _UNKNOWN
-    # Of the value; None: not known, as for the key.
+    # The type of the value.
+    asked: Asked = _UNKNOWN
+    # The format of the value, and of the key. None: not known.
     format: str | None = None
     key_format: str | None = None
-    # Those that may be there.
+    # Headers that a message may have.
     headers: frozenset[str] = frozenset()
-    # Those that always are.
+    # Headers that every message has.
     required: frozenset[str] = frozenset()
     about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What goes one way between the application and some topics."""
+    """Messages that go one way between the application and some topics."""
 
     name: str
     action: Literal["receive", "send"]
-    # Raw properties: connection and credentials.
+    # The raw properties of the client: connection and credentials.
     client: Mapping[str, Any]
     contents: tuple[MessageContent, ...]
     topics: Sequence[str] = ()
-    # Instead of topics.
+    # The pattern of the topics, instead of topics.
     pattern: str | None = None
     group_id: str | None = None
     functions: tuple[Callable[..., Any], ...] = ()
     reply_topic: str | None = None
 
 
-def flows_of(spec: AppPlan) -> Iterator[Flow]:
-    """All of them. Memory channels have no topic, and are left out."""
+def flows_of(spec: AppSpec) -> Iterator[Flow]:
+    """Yield all flows of an application. Memory channels have no topic, so they are left out."""
     for incoming in spec.incoming.values():
         flow = _received(incoming)
         yield flow
@@ -85,9 +86,10 @@ def _received(spec: IncomingPlan) -> Flow:
         functions = (spec.spark.function,)
     elif handlers:
         payloads = []
-        # Types need not be hashable.
-        for handler in handlers:
-            payloads += [] if handler.payload_type in payloads else [handler.payload_type]
+        for handler in spec.handlers:
+            # A list, because types need not be hashable.
+            if handler.payload_type not in payloads:
+                payloads.append(handler.payload_type)
     contents = tuple(
         MessageContent(
             name=_type_name(payload) or settings.name,
@@ -110,14 +112,18 @@ def _received(spec: IncomingPlan) -> Flow:
 
 
 def _failed(settings: IncomingSettings, contents: Sequence[MessageContent]) -> Iterator[Flow]:
-    """What becomes of records that failed."""
-    if (retry := settings.delayed_retry) is not None:
+    """Yield the flows of records that failed: delayed retries and dead letters."""
+    retry = settings.delayed_retry
+    if retry is not None:
         needed = {
             headers.COUNT,
             headers.FIRST_PROCESSING,
             *(headers.DELAYED + name for name in _ORIGIN),
         }
-        about = f"A record of {settings.name} that failed: it is tried again after the delay in the topic's name."
+        about = (
+            f"A record of {settings.name} that failed: it is tried again after the delay in the "
+            "topic's name."
+        )
         again = tuple(
             replace(
                 content,
@@ -135,14 +141,18 @@ def _failed(settings: IncomingSettings, contents: Sequence[MessageContent]) -> I
         name = f"receive-retries-of-{settings.name}"
         group = group_of_retries(settings)
         yield replace(send, name=name, action="receive", client=retry.client, group_id=group)
-    if (letters := settings.dead_letter_queue) is not None:
+    letters = settings.dead_letter_queue
+    if letters is not None:
         letter = MessageContent(
             name=f"dead-letter-of-{settings.name}",
             headers=frozenset(
                 name for name in headers.DEAD_LETTER_NAMES if not name.endswith(_NOT_OURS)
             ),
             required=frozenset(headers.DEAD_LETTER + name for name in _ORIGIN),
-            about=f"A record of {settings.name} that failed for good: its own bytes, which may be what cannot be read.",
+            about=(
+                f"A record of {settings.name} that failed for good: its own bytes, which may be "
+                "the ones that could not be read."
+            ),
         )
         yield Flow(
             f"send-dead-letters-of-{settings.name}",
@@ -153,19 +163,20 @@ def _failed(settings: IncomingSettings, contents: Sequence[MessageContent]) -> I
         )
 
 
-def _senders(channel: str, spec: AppPlan) -> Iterator[tuple[Callable[..., Any], Any]]:
-    """Each function whose results go to a channel, and the type of what it sends."""
-    for plan in spec.handlers:
-        if channel in plan.outgoing:
-            handler = plan.handler
-            yield handler.function, _one_of(handler.returns) if handler.yields else handler.returns
+def _senders(channel: str, spec: AppSpec) -> Iterator[tuple[Callable[..., Any], Any]]:
+    """Yield each function whose results go to a channel, and the type of what it sends."""
+    for incoming in (*spec.incoming.values(), *spec.memory.values()):
+        for handler in incoming.handlers:
+            if channel in incoming.outgoing_of(handler):
+                sent = _item_type(handler.returns) if handler.yields else handler.returns
+                yield handler.function, sent
     for source in spec.sources:
         if channel in source.outgoing:
-            yield source.function, _one_of(source.returns)
+            yield source.function, _item_type(source.returns)
 
 
-def _one_of(iterator: Any) -> Any:
-    """What an ``AsyncIterator[X]`` yields."""
+def _item_type(iterator: Any) -> Any:
+    """Return the X of an ``AsyncIterator[X]``."""
     return next(iter(typing.get_args(iterator)), Any)
 
 
@@ -173,18 +184,22 @@ def _sent(spec: OutgoingPlan, senders: Sequence[tuple[Callable[..., Any], Any]])
     settings = spec.settings
     sent: list[Any] = []
     for annotation in [_value_of(returns) for _, returns in senders] or [Any]:
-        sent += [annotation] if annotation not in sent else []
-    contents = [
-        MessageContent(
-            name=_type_name(annotation) or settings.name,
-            asked=DescribedType(annotation, "serialization"),
-            format=settings.value_serializer
-            or (None if annotation is Any else _format_of(annotation)),
-            key_format=settings.key_serializer,
-            headers=frozenset(settings.propagate_headers or ()),
+        if annotation not in sent:
+            sent.append(annotation)
+    contents = []
+    for annotation in sent:
+        value_format = settings.value_serializer
+        if value_format is None and annotation is not Any:
+            value_format = _format_of(annotation)
+        contents.append(
+            MessageContent(
+                name=_type_name(annotation) or settings.name,
+                asked=Asked(annotation, "serialization"),
+                format=value_format,
+                key_format=settings.key_serializer,
+                headers=frozenset(settings.propagate_headers or ()),
+            )
         )
-        for annotation in sent
-    ]
     yield Flow(
         name=f"send-{settings.name}",
         action="send",
@@ -212,30 +227,30 @@ def _sent(spec: OutgoingPlan, senders: Sequence[tuple[Callable[..., Any], Any]])
 
 
 def _value_of(returned: Any) -> Any:
-    """The type of the values that a function sends; Any where its annotation says nothing, or
-    Record.
-    """
+    """Return the type of the values that a function sends; Any if the annotation says nothing."""
     kinds = (typing.get_origin(part) or part for part in parts_of(returned))
     if any(isinstance(kind, type) and issubclass(kind, Record) for kind in kinds):
-        # Which has a value of any type.
+        # A Record has a value of any type.
         return Any
     if not is_union(returned):
         return Any if returned in _NOTHING else returned
-    some = tuple(member for member in typing.get_args(returned) if member not in _NOTHING)
-    return some[0] if len(some) == 1 else Union[some]  # noqa: UP007
+    members = tuple(member for member in typing.get_args(returned) if member not in _NOTHING)
+    return members[0] if len(members) == 1 else Union[members]  # noqa: UP007
 
 
 def _format_of(annotation: Any) -> str:
-    """What values of a type are read or written as, if no format is configured."""
-    base = payload_type_of(annotation).base
-    return "bytes" if base is bytes else "string" if base is str else "json"
+    """Return the format for values of a type, if no format is configured."""
+    base = wanted(annotation).base
+    if base is bytes:
+        return "bytes"
+    return "string" if base is str else "json"
 
 
 def _type_name(annotation: Any) -> str | None:
-    """The type as a name; None if it says nothing."""
+    """Return the name of a type; None for a type that says nothing."""
     return None if annotation in (Any, object) else name_of(annotation)
 
 
 def described(function: Callable[..., Any]) -> tuple[str, str]:
-    """The name of a function, and its docstring."""
+    """Return the name of a function, and its docstring."""
     return name_of_handler(function), inspect.cleandoc(owner_of(function).__doc__ or "")

@@ -1,1 +1,1 @@
-"""``reactive-kafka dlq``: dead letters, and their way back."""
+"""``reactive-kafka dlq``: shows dead letters, and sends them back."""

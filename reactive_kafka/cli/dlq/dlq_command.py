@@ -21,7 +21,7 @@ from reactive_kafka.cli.cluster_access import (
 )
 from reactive_kafka.cli.console_text import counted
 from reactive_kafka.cli.dlq.letters import ReplayPlan, letter_of
-from reactive_kafka.cli.dlq.replay import all_of, carry_out, plan
+from reactive_kafka.cli.dlq.replay import carry_out_replay, plan_replay, reading_topic
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.config.settings import IncomingSettings
 
@@ -55,11 +55,10 @@ def dlq() -> None:
 def show(
     topic: str, limit: int | None, values: bool, brokers: BrokerOptions, as_json: bool
 ) -> None:
-    """Show the records of a dead-letter topic: origin, reason and key of each, then the counts by
-    reason.
+    """Show the records of a dead-letter topic: origin, reason and key of each, and a summary.
 
-    Reads the letters of this package and of SmallRye, those that a broker writes for a share group,
-    and those of Kafka Streams and Kafka Connect. Read-only, and without joining a group. Values are
+    Reads the dead letters of this package and of SmallRye, of Kafka Streams and Kafka Connect, and
+    those that a broker writes for a share group. Read-only, and without joining a group. Values are
     shown only with --values. Exits with 1 if the topic has records and none of them is a dead
     letter.
 
@@ -76,11 +75,11 @@ def _cluster(brokers: BrokerOptions, topic: str) -> ClusterAccess:
 
 
 def _client_of(channel: IncomingSettings, topic: str) -> Mapping[str, Any] | None:
-    """The properties of the producer that writes dead letters to this topic; None: the channel does
-    not.
-    """
+    """Return the properties of the channel's producer of dead letters; None for another topic."""
     letters = channel.dead_letter_queue
-    return letters.client if letters is not None and letters.topic == topic else None
+    if letters is None or letters.topic != topic:
+        return None
+    return letters.client
 
 
 async def _show(
@@ -89,7 +88,7 @@ async def _show(
     shown: list[dict[str, Any]] = []
     counts: Counter[tuple[str, str]] = Counter()
     strangers = 0
-    async with all_of(cluster, topic) as (offsets, chunks):
+    async with reading_topic(cluster, topic) as (offsets, chunks):
         async for letter in _letters(chunks, limit, with_value=values):
             if letter["written_by"] is None:
                 strangers += 1
@@ -111,14 +110,15 @@ async def _show(
         click.echo("\n".join(_summary(topic, counts, strangers, offsets, is_cut=is_cut)))
     if strangers and not counts:
         raise CommandFailed(
-            f"{topic} is no dead-letter topic: none of its records has the headers of a dead letter"
+            f"{topic} is not a dead-letter topic: none of its records has the headers of a dead "
+            "letter"
         )
 
 
 async def _letters(
     chunks: AsyncIterator[Chunk], limit: int | None, *, with_value: bool
 ) -> AsyncIterator[dict[str, Any]]:
-    """The records in order, at most *limit*; nothing is read beyond the last one."""
+    """Yield the records in order, at most *limit*. Nothing is read beyond the last one."""
     count = 0
     async for chunk in chunks:
         for record in chunk.records:
@@ -129,7 +129,7 @@ async def _letters(
 
 
 def _line(topic: str, letter: Mapping[str, Any]) -> str:
-    """One record on one line."""
+    """Return one record as one line."""
     parts = [f"{topic}-{letter['partition']} {letter['offset']}", _time(letter["timestamp_ms"])]
     is_letter = letter["written_by"] is not None
     parts.append(_origin(letter["origin"]) if is_letter else "no dead letter")
@@ -137,12 +137,10 @@ def _line(topic: str, letter: Mapping[str, Any]) -> str:
     if is_letter:
         parts.append(_why(letter["exception"], letter["reason"]))
     if letter.get("group") is not None:
-        count = letter["deliveries"]
-        parts.append(
-            f"group {letter['group']}"
-            if count is None
-            else f"group {letter['group']}, delivered {count} times"
-        )
+        group = f"group {letter['group']}"
+        if letter["deliveries"] is not None:
+            group += f", delivered {letter['deliveries']} times"
+        parts.append(group)
     if letter.get("value") is not None:
         parts.append(f"value {letter['value']}")
     return "  ".join(parts)
@@ -165,7 +163,7 @@ def _time(timestamp_ms: int | None) -> str:
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (OverflowError, ValueError, OSError):
-        # Its producer may have set any number.
+        # The producer may have set any number.
         return f"{timestamp_ms} ms"
 
 
@@ -200,16 +198,15 @@ def _records(count: int) -> str:
 def replay(
     topic: str, to: str | None, limit: int | None, brokers: BrokerOptions, dry_run: bool, yes: bool
 ) -> None:
-    """Send dead letters back to the topics they came from, with their own key, headers, value and
-    timestamp.
+    """Send dead letters back to the topics they came from, with their key, headers, value and time.
 
     Shows the target topics with the number of records for each, asks, and writes. The group
     reactive-kafka-replay:TOPIC (with --to: reactive-kafka-replay:TOPIC:TO) stores how far the
     replay got, so nothing is sent twice, and an interrupted replay continues where it stopped. The
     brokers delete that position offsets.retention.minutes after the last replay, 7 days by default.
-    A record that its target would delete or refuse for its timestamp gets the time of the replay
-    instead. Records whose headers name no origin, or a topic that no incoming channel of the
-    configuration reads, are left out and listed, and the command exits with 1.
+    If the target would delete or refuse a record for its timestamp, it gets the time of the replay.
+    Records whose headers name no origin, or a topic that no incoming channel of the configuration
+    reads, are left out and listed, and the command exits with 1.
 
     \b
     Examples:
@@ -219,44 +216,52 @@ def replay(
     """
     if to == topic:
         raise click.UsageError(
-            f"--to {to} is the topic that is read: every record would come again"
+            f"--to {to} is the topic that is read, so every record would come back to it"
         )
     cluster = _cluster(brokers, topic)
-    wanted = asyncio.run(plan(cluster, topic, to, limit))
+    wanted = asyncio.run(plan_replay(cluster, topic, to, limit))
     click.echo("\n".join(_planned(wanted)))
     total = wanted.counts.total()
     if dry_run:
         click.echo(f"would replay {_records(total)}")
     elif total:
         options.ask(f"Write {_records(total)}?", yes=yes)
-        clients = (_client_of(channel, topic) for channel in cluster.channels)
-        client = next((one for one in clients if one is not None), {})
-        own = {
-            name: value
-            for name, value in client.items()
-            if name not in ("bootstrap_servers", "transactional_id")
-        }
-        replayed = asyncio.run(carry_out(cluster, wanted, own))
-        restamped = (
-            f", {replayed.restamped} with the time of the replay as timestamp"
-            if replayed.restamped
-            else ""
+        replayed = asyncio.run(
+            carry_out_replay(cluster, wanted, _producer_properties(cluster, topic))
         )
+        restamped = ""
+        if replayed.restamped:
+            restamped = f", {replayed.restamped} with the time of the replay as timestamp"
         click.echo(f"replayed {_records(replayed.records)}{restamped}")
     if wanted.refused_count:
-        itself, it = ("itself", "it") if wanted.refused_count == 1 else ("themselves", "them")
         raise CommandFailed(
-            f"{_records(wanted.refused_count)} cannot go back by {itself}; --to names a topic for {it}"
+            f"{_records(wanted.refused_count)} cannot be sent back; name a topic with --to"
         )
+
+
+def _producer_properties(cluster: ClusterAccess, topic: str) -> dict[str, Any]:
+    """Return the properties of the producer that wrote the dead letters, without its connection."""
+    for channel in cluster.channels:
+        client = _client_of(channel, topic)
+        if client is not None:
+            return {
+                name: value
+                for name, value in client.items()
+                if name not in ("bootstrap_servers", "transactional_id")
+            }
+    return {}
 
 
 def _timestamps(wanted: ReplayPlan, target: str) -> list[str]:
-    """What becomes of the timestamps of records that go to a topic, where that is not just kept."""
+    """Return lines about records that cannot keep their timestamps in a topic, or may not."""
     if target not in wanted.limits:
-        why = f"the broker does not tell the retention of {target} (is the right DESCRIBE_CONFIGS missing?)"
-        return [f"          {why}: it deletes records whose own timestamps are older"]
+        return [
+            f"          the broker does not tell the retention of {target} (is the right "
+            "DESCRIBE_CONFIGS missing?): it deletes records whose own timestamps are older"
+        ]
     return [
-        f"          {count} of them with the time of the replay as timestamp, because {target} has {why}"
+        f"          {count} of them with the time of the replay as timestamp, because {target} has "
+        f"{why}"
         for (topic, why), count in sorted(wanted.restamped.items())
         if topic == target
     ]

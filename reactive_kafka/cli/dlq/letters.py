@@ -1,7 +1,7 @@
-"""Dead letters as the command line sees them, and what a replay of them writes where. No I/O.
+"""What dead letters say, and where a replay writes them. No I/O.
 
-Anyone who may write to the dead-letter topic chooses these headers: they are shown as text, and
-what they name becomes a target only if the configuration names it too.
+Anyone who may write to the dead-letter topic chooses these headers. So they are shown as text, and
+a topic that they name becomes a target only if the configuration names it, too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LetterOrigin(NamedTuple):
 
 
 class ReplayTarget(NamedTuple):
-    """Where a dead letter is to be written; without a partition, the key decides."""
+    """Where to write a dead letter. Without a partition its key decides."""
 
     topic: str
     partition: int | None
@@ -50,13 +50,13 @@ Refused = str
 
 @dataclass(frozen=True, slots=True)
 class LetterKind:
-    """The headers of dead letters of one kind: ``<prefix>topic``, ``partition`` and ``offset`` name
-    the origin.
+    """The headers of dead letters of one kind.
 
     Attributes:
         writer: Who writes such letters.
+        prefix: ``<prefix>topic``, ``<prefix>partition`` and ``<prefix>offset`` name the origin.
         reason: Which header says why.
-        exception: Which header names the exception's class; None: none does.
+        exception: Which header names the exception's class. None: no header does.
     """
 
     writer: str
@@ -65,7 +65,7 @@ class LetterKind:
     exception: str | None
 
     def has(self, headers: HeaderPairs) -> bool:
-        """Whether a record with these headers is such a letter."""
+        """Return whether a record with these headers is such a letter."""
         if self.prefix == DEAD_LETTER:
             return any(name in DEAD_LETTER_NAMES for name, _ in headers)
         return any(name.startswith(self.prefix) for name, _ in headers)
@@ -79,8 +79,10 @@ KINDS = (
     LetterKind("Kafka Streams", "__streams.errors.", "message", "exception"),
     LetterKind("Kafka Connect", "__connect.errors.", "exception.message", "exception.class.name"),
 )
-"""The kinds that are read, ours and SmallRye's first: our letters keep the headers of others that
-their record had.
+"""The kinds that are read.
+
+Ours, which is SmallRye's, comes first: our letters keep the headers of another kind that their
+record had.
 
 Source: KIP-1191 (ShareGroupDLQStateManager), KIP-1034 (ExceptionHandlerUtils), KIP-298
 (DeadLetterQueueReporter).
@@ -88,12 +90,12 @@ Source: KIP-1191 (ShareGroupDLQStateManager), KIP-1034 (ExceptionHandlerUtils), 
 
 
 def kind_of(headers: HeaderPairs) -> LetterKind | None:
-    """Of which kind a dead letter is; None: the record has none of the headers of one."""
+    """Return the kind of a dead letter; None if the record is not a dead letter."""
     return next((kind for kind in KINDS if kind.has(headers)), None)
 
 
 def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
-    """The record that became a dead letter."""
+    """Return the record that became a dead letter, or why the headers do not say it."""
     kind = kind_of(headers)
     if kind is None:
         return "it is no dead letter: it has none of the headers of one"
@@ -102,30 +104,28 @@ def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
     missing = [f"{kind.prefix}{name}" for name, value in texts.items() if value is None]
     if missing:
         return f"it has no header {', '.join(missing)}"
-    partition = parse_count(texts["partition"])
-    offset = parse_count(texts["offset"])
     topic = (texts["topic"] or b"").decode("ascii", "replace")
-    for name, value in (
-        ("topic", is_topic(topic) or None),
-        ("partition", partition),
-        ("offset", offset),
-    ):
-        if value is None:
-            return f"its header {kind.prefix}{name} is {shown(texts[name])!r}"
-    return LetterOrigin(TopicPartition(topic, partition or 0), offset or 0)
+    partition = number_of(texts["partition"])
+    offset = number_of(texts["offset"])
+    if not is_topic(topic):
+        return f"its header {kind.prefix}topic is {shown(texts['topic'])!r}"
+    if partition is None:
+        return f"its header {kind.prefix}partition is {shown(texts['partition'])!r}"
+    if offset is None:
+        return f"its header {kind.prefix}offset is {shown(texts['offset'])!r}"
+    return LetterOrigin(TopicPartition(topic, partition), offset)
 
 
 def original_timestamp(record: RawRecord) -> int | None:
-    """The timestamp in ms of the record that became this letter; where no header names it, the
-    letter's own.
-    """
-    named = parse_count(_newest(record.headers).get(LETTER_TIMESTAMP))
+    """Return the timestamp (ms) of the record that became this letter, else the letter's own."""
+    named = number_of(_newest(record.headers).get(LETTER_TIMESTAMP))
     return record.timestamp if named is None else named
 
 
 def _newest(headers: HeaderPairs) -> dict[str, bytes | None]:
-    """Name -> value; of several headers of one name the first: SmallRye puts the newest in front of
-    older ones.
+    """Return name -> value.
+
+    Of several headers with one name the first counts: SmallRye puts the newest in front.
     """
     return dict(reversed(headers))
 
@@ -133,10 +133,16 @@ def _newest(headers: HeaderPairs) -> dict[str, bytes | None]:
 def target_of(
     headers: HeaderPairs, letters: str, sizes: Mapping[str, int], is_named: Callable[[str], bool]
 ) -> ReplayTarget | Refused:
-    """Where a letter of topic *letters* goes back to: its own partition if that still exists, else
-    that of its key.
+    """Return where a letter goes back to, or why it cannot.
 
-    *is_named* says which topics it may go to: its headers alone make no topic a target.
+    It goes to its own partition if that still exists, else to that of its key.
+
+    Args:
+        headers: The headers of the letter.
+        letters: The topic of the letter.
+        sizes: Topic -> number of partitions.
+        is_named: Whether a letter may go to a topic. Its headers alone do not make a topic a
+            target.
     """
     origin = origin_of(headers)
     if isinstance(origin, Refused):
@@ -156,25 +162,20 @@ def target_of(
 
 
 def own_headers(headers: HeaderPairs) -> HeaderPairs:
-    """The record's own headers: without ours, and without those that make it a letter of another
-    kind.
-    """
+    """Return the record's own headers, without those that make it a dead letter."""
+    own = tuple((name, value) for name, value in headers if name not in LETTER_NAMES)
     kind = kind_of(headers)
-    foreign = None if kind is None or kind is CHANNEL else kind.prefix
-    return tuple(
-        (name, value)
-        for name, value in headers
-        if name not in LETTER_NAMES and not (foreign is not None and name.startswith(foreign))
-    )
+    if kind is None or kind is CHANNEL:
+        return own
+    return tuple((name, value) for name, value in own if not name.startswith(kind.prefix))
 
 
 def letter_of(partition: TopicPartition, record: RawRecord, *, with_value: bool) -> dict[str, Any]:
-    """What is shown of a record in a dead-letter topic, by the names of the JSON; each text is on
-    one line, and cut.
+    """Return a record of a dead-letter topic as JSON has it; each text is one line, and cut.
 
-    ``written_by`` is None for a record that is no dead letter, ``origin`` where no headers name it,
-    and its ``timestamp_ms`` where none names that; ``exception`` and ``reason`` are empty where
-    none names them. The value is shown only *with_value*.
+    ``written_by`` is None for a record that is not a dead letter. ``origin`` and its
+    ``timestamp_ms`` are None if no headers name them; ``exception`` and ``reason`` are empty then.
+    The value is included only *with_value*.
     """
     kind = kind_of(record.headers)
     origin = origin_of(record.headers)
@@ -200,11 +201,9 @@ def letter_of(partition: TopicPartition, record: RawRecord, *, with_value: bool)
     if kind is not None:
         letter["reason"] = shown(first.get(f"{kind.prefix}{kind.reason}")) or ""
         if kind.exception is not None:
-            # Kafka Streams has the exception's text behind its class.
-            named_class, _, _ = (
-                shown(first.get(f"{kind.prefix}{kind.exception}")) or ""
-            ).partition(":")
-            letter["exception"] = named_class
+            exception = shown(first.get(f"{kind.prefix}{kind.exception}")) or ""
+            # Kafka Streams writes the exception's text after its class.
+            letter["exception"] = exception.partition(":")[0]
     if kind is SHARE_GROUP:
         letter["group"] = shown(first.get(f"{kind.prefix}group"))
         letter["deliveries"] = parse_count(first.get(f"{kind.prefix}delivery.count"))
@@ -214,22 +213,23 @@ def letter_of(partition: TopicPartition, record: RawRecord, *, with_value: bool)
 
 
 def shown(value: bytes | None) -> str | None:
-    """Bytes as text on one line, cut; bytes that are not UTF-8 as escapes."""
+    """Return bytes as text on one line, cut. Bytes that are not UTF-8 become escapes."""
     if value is None:
         return None
-    return one_line(value[: 4 * _TEXT_LIMIT + 4].decode("utf-8", "backslashreplace"), _TEXT_LIMIT)
+    # A character of UTF-8 has at most 4 bytes.
+    beginning = value[: 4 * _TEXT_LIMIT + 4]
+    return one_line(beginning.decode("utf-8", "backslashreplace"), _TEXT_LIMIT)
 
 
 Reached = Mapping[TopicPartition, int]
-"""partition of the dead letters -> the position up to which they were replayed."""
+"""Partition of the dead letters -> the position up to which they were replayed."""
 
 
-def memory_of(letters: str, to: str | None) -> str:
-    """The group that stores how far dead letters were replayed: to one topic, or, with None, to
-    their origins.
+def progress_group(letters: str, to: str | None) -> str:
+    """Return the group that stores how far dead letters were replayed.
 
-    Both ways may lead a record to the same topic; so a record that one of them has written is
-    skipped by the other.
+    *to* is the topic of ``--to``; None: to their origins. Both replays may write a record to the
+    same topic, so each skips the records that the other has written.
     """
     return f"{GROUP}:{letters}" if to is None else f"{GROUP}:{letters}:{to}"
 
@@ -237,85 +237,101 @@ def memory_of(letters: str, to: str | None) -> str:
 def rest(
     letters: str, to: str | None, logs: Mapping[TopicPartition, LogRange], reached: Reached
 ) -> dict[TopicPartition, LogRange]:
-    """What of *logs* is left to be replayed; CommandFailed: a position is behind the end of its log."""
+    """Return the part of *logs* that is left to replay.
+
+    Raises:
+        CommandFailed: A position is past the end of its log.
+    """
     ranges = {}
     for partition, log in logs.items():
-        at = max(reached.get(partition, 0), log.start)
-        if at > log.end:
+        start = max(reached.get(partition, 0), log.start)
+        if start > log.end:
             raise CommandFailed(
-                f"{partition} ends at {log.end}, and was replayed up to {at}: was the topic recreated? If so: "
-                f"reactive-kafka offsets reset {memory_of(letters, to)} --topic {letters} --to earliest"
+                f"{partition} ends at {log.end}, and was replayed up to {start}: was the topic "
+                f"recreated? If so: reactive-kafka offsets reset {progress_group(letters, to)} "
+                f"--topic {letters} --to earliest"
             )
-        ranges[partition] = LogRange(at, log.end)
+        ranges[partition] = LogRange(start, log.end)
     return ranges
 
 
 @dataclass(slots=True)
 class ReplayPlan:
-    """What a replay writes: counted first, confirmed, and then carried out by the same rules."""
+    """What a replay writes: counted first, confirmed by the user, then carried out by these rules.
 
-    # The topic of dead letters.
+    Attributes:
+        letters: The topic of dead letters.
+        to: The topic that all of them go to. None: each goes back to its origin.
+        sizes: Topic -> number of partitions, for the topics that exist.
+        ranges: The offsets to read.
+        is_source: Whether the configuration reads a topic, so that its letters may go back.
+        known: Group -> how far its replay has come, for the groups that were looked at.
+        counts: Target topic -> records to write there.
+        asked: Target topics whose configs were asked for.
+        limits: Target topic -> the timestamps that it keeps, if the broker says it.
+        restamped: (target topic, config) -> records that get a new timestamp for that reason.
+        refused: The first records that stay, and why.
+        refused_count: How many records stay.
+        done: Records that were replayed before.
+        strangers: Records to write though they are not dead letters, because ``--to`` names a topic
+            for all.
+    """
+
     letters: str
-    # Where all of them go; None: each to its origin.
     to: str | None
-    # Topic -> number of partitions, of the topics that exist.
     sizes: Mapping[str, int]
-    # What is read.
     ranges: dict[TopicPartition, LogRange]
-    # Whether the configuration reads a topic, so that its letters may go back.
     is_source: Callable[[str], bool]
-    # Group -> how far that way had come; of those looked at.
     known: dict[str, Reached] = field(default_factory=dict)
-    # Target topic -> records that are written there.
     counts: Counter[str] = field(default_factory=Counter)
-    # Target topics whose configs were asked for.
     asked: set[str] = field(default_factory=set)
-    # Target topic -> its own, where the broker tells.
     limits: dict[str, TimestampLimits] = field(default_factory=dict)
-    # (target, config) -> records.
     restamped: Counter[tuple[str, str]] = field(default_factory=Counter)
-    # The first that stay, and why.
     refused: list[tuple[TopicPartition, int, str]] = field(default_factory=list)
     refused_count: int = 0
-    # Records that were replayed before.
     done: int = 0
-    # Records that are written though they are no dead letters, because --to names a topic for all.
     strangers: int = 0
 
-    def other_memory(self, target: str) -> str:
-        """The group of the other way by which a record may have come to this topic."""
-        return memory_of(self.letters, target if self.to is None else None)
+    def other_progress_group(self, target: str) -> str:
+        """Return the group of the other replay that may have written a record to this topic.
+
+        For a replay to the origins that is the replay with ``--to``, and the other way around.
+        """
+        return progress_group(self.letters, target if self.to is None else None)
 
     def wanted(self, record: RawRecord) -> tuple[ReplayTarget | Refused, bool]:
-        """Where a record would go if it was not replayed before, and whether the other way leads
-        there, too.
+        """Return where a record would go if it had not been replayed before.
+
+        The second value says whether the other replay writes it to the same topic.
         """
         origin = target_of(record.headers, self.letters, self.sizes, self._is_named)
         if isinstance(origin, ReplayTarget) and self.to in (None, origin.topic):
             return origin, self.is_source(origin.topic)
-        return (origin if self.to is None else ReplayTarget(self.to, None)), False
+        if self.to is None:
+            return origin, False
+        return ReplayTarget(self.to, None), False
 
     def _is_named(self, topic: str) -> bool:
         return topic == self.to or self.is_source(topic)
 
     def target(self, partition: TopicPartition, record: RawRecord) -> ReplayTarget | Refused | None:
-        """Where a record goes; None: it was replayed before."""
-        wanted, is_on_both_ways = self.wanted(record)
-        if isinstance(wanted, Refused) or not is_on_both_ways:
+        """Return where a record goes, or why it stays; None if it was replayed before."""
+        wanted, other_writes_it = self.wanted(record)
+        if isinstance(wanted, Refused) or not other_writes_it:
             return wanted
-        others = self.known.get(self.other_memory(wanted.topic), {})
-        return None if record.offset < others.get(partition, 0) else wanted
+        reached = self.known.get(self.other_progress_group(wanted.topic), {})
+        return None if record.offset < reached.get(partition, 0) else wanted
 
     def loses(self, topic: str, record: RawRecord, now_ms: int) -> str | None:
-        """Why this target would not keep a record with its original timestamp: a config; None: it
-        would.
-        """
-        at = original_timestamp(record)
+        """Return the config for which *topic* would not keep the original timestamp, or None."""
+        timestamp_ms = original_timestamp(record)
         limits = self.limits.get(topic)
-        return None if at is None or limits is None else limits.against(at, now_ms)
+        if timestamp_ms is None or limits is None:
+            return None
+        return limits.against(timestamp_ms, now_ms)
 
     def count(self, partition: TopicPartition, record: RawRecord, now_ms: int) -> None:
-        """Count a record that will be read; ``limits`` has those of its target."""
+        """Count a record. ``limits`` must have those of its target."""
         target = self.target(partition, record)
         if target is None:
             self.done += 1
@@ -331,9 +347,7 @@ class ReplayPlan:
                 self.refused.append((partition, record.offset, target))
 
     def cut(self, partition: TopicPartition, until: int) -> None:
-        """Read no further than this: what comes after it, and all later partitions, are left to
-        another replay.
-        """
+        """Read only up to *until* in this partition, and nothing of later partitions."""
         start, _ = self.ranges[partition]
         self.ranges = {tp: log for tp, log in self.ranges.items() if tp < partition} | {
             partition: LogRange(start, until)

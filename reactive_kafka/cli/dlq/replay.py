@@ -1,6 +1,4 @@
-"""Reads dead letters without joining a group, and replays them: counts them first, and then writes
-them.
-"""
+"""Reads dead letters without joining a group, and replays them: counts first, then writes."""
 
 from __future__ import annotations
 
@@ -24,9 +22,9 @@ from reactive_kafka.cli.console_text import counted
 from reactive_kafka.cli.dlq.letters import (
     ReplayPlan,
     ReplayTarget,
-    memory_of,
     original_timestamp,
     own_headers,
+    progress_group,
     rest,
 )
 from reactive_kafka.cli.dlq.timestamps import CONFIGS, limits_of
@@ -41,18 +39,20 @@ from reactive_kafka.subscription import Partitions
 MAX_RECORDS = 100
 POLL_S = 0.5
 PATIENCE_S = 30.0
-# An interrupted replay waits so long for the broker's answer to what it has sent.
+# How long an interrupted replay waits for the broker's confirmation of what it has sent.
 CONFIRM_S = 10.0
-# Nothing of open and aborted transactions is seen.
+# Records of open and aborted transactions are not read.
 COMMITTED = {"isolation_level": "read_committed"}
 
 
 @asynccontextmanager
-async def all_of(
+async def reading_topic(
     cluster: ClusterAccess, topic: str
 ) -> AsyncIterator[tuple[int, AsyncIterator[Chunk]]]:
-    """A whole topic as it is now: how many offsets it has, and its records; CommandFailed: there is no
-    such topic.
+    """Open a whole topic as it is now: the number of its offsets, and an iterator of its records.
+
+    Raises:
+        CommandFailed: There is no such topic.
     """
     async with cluster.clients(**COMMITTED) as (connector, inspector):
         logs = await logs_of(inspector, (await known_topics(inspector, topic))[topic])
@@ -60,20 +60,21 @@ async def all_of(
             yield sum(end - start for start, end in logs.values()), chunks
 
 
-async def plan(
+async def plan_replay(
     cluster: ClusterAccess, letters: str, to: str | None, limit: int | None
 ) -> ReplayPlan:
-    """What a replay would write, and where; at most *limit* records.
+    """Count what a replay would write, and where; at most *limit* records.
 
-    CommandFailed: a topic does not exist, or the position of the last replay does not fit its log.
+    Raises:
+        CommandFailed: A topic does not exist, or the position of the last replay is past its end.
     """
     async with cluster.clients(**COMMITTED) as (connector, inspector):
         known = await known_topics(inspector, letters, *([] if to is None else [to]))
-        reached = await _reached(inspector, memory_of(letters, to))
+        reached = await _reached(inspector, progress_group(letters, to))
         ranges = rest(letters, to, await logs_of(inspector, known[letters]), reached)
-        sizes = {topic: len(its) for topic, its in known.items()}
+        sizes = {topic: len(partitions) for topic, partitions in known.items()}
         wanted = ReplayPlan(letters, to, sizes, ranges, partial(_is_source, cluster))
-        wanted.known[memory_of(letters, to)] = reached
+        wanted.known[progress_group(letters, to)] = reached
         async with _reading(cluster, connector, ranges) as chunks:
             async for chunk in chunks:
                 if await _is_enough(inspector, wanted, chunk, limit):
@@ -82,27 +83,25 @@ async def plan(
 
 
 def _is_source(cluster: ClusterAccess, topic: str) -> bool:
-    """Whether a channel of the configuration reads the topic, first or as one of its retry
-    topics.
-    """
-    return any(
-        channel.subscription.reads(topic)
-        or (channel.delayed_retry is not None and topic in channel.delayed_retry.topics)
-        for channel in cluster.channels
-    )
+    """Return whether a channel of the configuration reads the topic, also as a retry topic."""
+    for channel in cluster.channels:
+        if channel.subscription.reads(topic):
+            return True
+        if channel.delayed_retry is not None and topic in channel.delayed_retry.topics:
+            return True
+    return False
 
 
-async def _reached(inspector: Inspector, memory: str) -> dict[TopicPartition, int]:
+async def _reached(inspector: Inspector, group: str) -> dict[TopicPartition, int]:
     return {
-        partition: stored.offset
-        for partition, stored in (await inspector.committed(memory)).items()
+        partition: stored.offset for partition, stored in (await inspector.committed(group)).items()
     }
 
 
 async def _is_enough(
     inspector: Inspector, wanted: ReplayPlan, chunk: Chunk, limit: int | None
 ) -> bool:
-    """Count the records of a chunk; True once there are *limit*."""
+    """Count the records of a chunk; return whether there are *limit* now."""
     for record in chunk.records:
         target, _ = wanted.wanted(record)
         if isinstance(target, ReplayTarget):
@@ -115,10 +114,8 @@ async def _is_enough(
 
 
 async def _learn(inspector: Inspector, wanted: ReplayPlan, target: str) -> None:
-    """Ask once for each target how far the other way had come, and what it does with old
-    timestamps.
-    """
-    other = wanted.other_memory(target)
+    """Ask once for each target how far the other replay has come, and which timestamps it keeps."""
+    other = wanted.other_progress_group(target)
     if other not in wanted.known:
         wanted.known[other] = await _reached(inspector, other)
     if target not in wanted.asked:
@@ -129,30 +126,31 @@ async def _learn(inspector: Inspector, wanted: ReplayPlan, target: str) -> None:
 
 
 def now_ms() -> int:
-    """The time of a replay, in milliseconds since the epoch."""
+    """Return the time of a replay, in milliseconds since the epoch."""
     return int(SYSTEM_CLOCK.wall() * 1000)
 
 
 class Replayed(NamedTuple):
-    """How many records a replay has written, and how many of these with the time of the replay as
-    their timestamp.
-    """
+    """How many records a replay has written, and how many of them got the time of the replay."""
 
     records: int = 0
     restamped: int = 0
 
 
-async def carry_out(
+async def carry_out_replay(
     cluster: ClusterAccess, wanted: ReplayPlan, producing: Mapping[str, Any]
 ) -> Replayed:
-    """Write the records of a plan, and commit after each chunk how far the replay got.
+    """Write the records of a plan. After each chunk, commit how far the replay got.
 
-    A record keeps its original timestamp, unless its target would delete or refuse it for that: it
-    gets the time of the replay then.
+    A record keeps its original timestamp, unless its target would delete or refuse it for that.
+    Then it gets the time of the replay.
 
-    CommandFailed: a record could not be written, or another replay has written since the plan was made.
+    Raises:
+        CommandFailed: A record could not be written, or another replay has written since the plan
+            was made.
+
     Cancellation: Waits up to ``CONFIRM_S`` for records that were sent, and commits the position of
-    those confirmed.
+    the confirmed ones.
     """
     written = Replayed()
     try:
@@ -160,13 +158,13 @@ async def carry_out(
             producer = connector.producer(
                 name="command-line", properties={**producing, **cluster.properties}
             )
-            memory = _Memory(inspector, wanted)
+            progress = _Progress(inspector, wanted)
             await producer.start()
             try:
-                await memory.begin()
+                await progress.begin()
                 async with _reading(cluster, connector, wanted.ranges) as chunks:
                     async for chunk in chunks:
-                        more = await _write(producer, memory, wanted, chunk)
+                        more = await _write(producer, progress, wanted, chunk)
                         written = Replayed(
                             written.records + more.records, written.restamped + more.restamped
                         )
@@ -175,34 +173,32 @@ async def carry_out(
     except (CommandFailed, ReactiveKafkaError) as error:
         if not written.records:
             raise CommandFailed(str(error)) from error
-        before = f"{counted(written.records, 'record')} were replayed before that"
-        was = f"{before}, and the next replay continues from there"
-        raise CommandFailed(f"{error}; {was}") from error
+        raise CommandFailed(
+            f"{error}; {counted(written.records, 'record')} were replayed before that, and the "
+            "next replay continues from there"
+        ) from error
     return written
 
 
-class _Memory:
-    """The position of a replay in its group, and those of the other ways that its plan has looked
-    at.
-    """
+class _Progress:
+    """The stored position of a replay, and those of the other replays that its plan looked at."""
 
     def __init__(self, inspector: Inspector, wanted: ReplayPlan) -> None:
         self._inspector = inspector
-        self._name = memory_of(wanted.letters, wanted.to)
+        self._name = progress_group(wanted.letters, wanted.to)
         self._partitions = list(wanted.ranges)
         self._known = {group: dict(reached) for group, reached in wanted.known.items()}
 
     async def begin(self) -> None:
-        """Raise CommandFailed if a position has moved since the plan was made: the user may have taken
-        long to confirm it.
+        """Raise CommandFailed if a position has moved since the plan was made.
+
+        The user may have taken long to confirm the plan.
         """
         for group in self._known:
             await self._check(group, self._partitions, "nothing was written")
 
     async def advance(self, partition: TopicPartition, position: int) -> None:
-        """Commit a position; CommandFailed: another replay has moved it, or the position of another
-        way.
-        """
+        """Commit a position. Raises CommandFailed if another replay runs at the same time."""
         await self._check(self._name, [partition], "some records may be there twice")
         await self._inspector.commit(self._name, {partition: Committed(position)})
         self._known[self._name][partition] = position
@@ -214,18 +210,19 @@ class _Memory:
     ) -> None:
         stored = await _reached(self._inspector, group)
         for partition in partitions:
-            at = stored.get(partition)
-            if at != self._known[group].get(partition):
+            position = stored.get(partition)
+            if position != self._known[group].get(partition):
                 raise CommandFailed(
-                    f"another replay has meanwhile reached {at} in {partition}: {otherwise}"
+                    f"another replay has meanwhile reached {position} in {partition}: {otherwise}"
                 )
 
 
-async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk: Chunk) -> Replayed:
-    """Write a chunk, wait for the broker, and commit the position of the first record that it has
-    not confirmed.
-    """
+async def _write(
+    producer: Producer, progress: _Progress, wanted: ReplayPlan, chunk: Chunk
+) -> Replayed:
+    """Write a chunk, wait for the broker, and commit up to the first unconfirmed record."""
     sent: dict[int, asyncio.Future[Written]] = {}
+    # Offsets that must not be passed by the commit.
     left = [record.offset for record in chunk.records]
     restamped = 0
     try:
@@ -233,8 +230,11 @@ async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk:
             target = wanted.target(chunk.partition, record)
             if isinstance(target, ReplayTarget):
                 if target.topic not in wanted.counts:
-                    it = f"{target.topic} was not among the topics shown"
-                    raise CommandFailed(f"{wanted.letters} has changed meanwhile: {it}")
+                    # The user has not confirmed this topic.
+                    raise CommandFailed(
+                        f"{wanted.letters} has changed meanwhile: {target.topic} was not among the "
+                        "topics shown"
+                    )
                 is_lost = wanted.loses(target.topic, record, now_ms()) is not None
                 restamped += is_lost
                 sent[record.offset] = await producer.send(
@@ -245,19 +245,21 @@ async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk:
                     partition=target.partition,
                     timestamp_ms=None if is_lost else original_timestamp(record),
                 )
-                # After an interruption nobody asks for an answer that comes late.
+                # Reads the exception, so that asyncio does not complain about one that comes after
+                # an interruption.
                 sent[record.offset].add_done_callback(_is_written)
             left.remove(record.offset)
         if sent:
             await asyncio.wait(sent.values())
     finally:
-        # Interrupted or not: the producer writes what it was given.
+        # Also after an interruption, because the producer still writes what it was given.
         if sent:
             await asyncio.wait(sent.values(), timeout=CONFIRM_S)
         left += [offset for offset, confirmation in sent.items() if not _is_written(confirmation)]
-        await memory.advance(chunk.partition, min(left, default=chunk.next_offset))
+        await progress.advance(chunk.partition, min(left, default=chunk.next_offset))
     for offset, confirmation in sent.items():
-        if (error := confirmation.exception()) is not None:
+        error = confirmation.exception()
+        if error is not None:
             raise CommandFailed(
                 f"{chunk.partition} offset {offset} could not be written: {error}"
             ) from error
@@ -272,9 +274,10 @@ def _is_written(confirmation: asyncio.Future[Written]) -> bool:
 async def _reading(
     cluster: ClusterAccess, connector: Connector, ranges: Mapping[TopicPartition, LogRange]
 ) -> AsyncIterator[AsyncIterator[Chunk]]:
-    """The records in *ranges*, one partition after the other, each from its start up to its end.
+    """Open an iterator over the records in *ranges*, one partition after the other.
 
-    The iterator raises CommandFailed: nothing came for ``PATIENCE_S``, or the log cannot be read.
+    The iterator raises CommandFailed if nothing comes for ``PATIENCE_S``, or the log cannot be
+    read.
     """
     subscription = Partitions(tuple(ranges))
     properties = {**cluster.properties, **COMMITTED}
@@ -294,7 +297,7 @@ async def _chunks(
     for partition, (start, until) in sorted(ranges.items()):
         reached = start
         if start < until:
-            # Only now: nothing of a partition comes before its turn.
+            # Only now, so that no records of a partition come before its turn.
             consumer.start_at({partition: start})
         while reached < until:
             for chunk in await _some(consumer, partition, reached, until):
@@ -306,7 +309,7 @@ async def _chunks(
 async def _some(
     consumer: Consumer, partition: TopicPartition, reached: int, until: int
 ) -> list[Chunk]:
-    """At least one chunk that continues from *reached*, cut off at *until*."""
+    """Return at least one chunk that continues from *reached*, cut off at *until*."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + PATIENCE_S
     while loop.time() < deadline:

@@ -1,5 +1,4 @@
-"""Which timestamps a topic keeps: what its retention deletes, and what it refuses. No I/O, no
-clock.
+"""Which timestamps a topic keeps, by its retention and its limits. No I/O, no clock.
 
 Source: Kafka's topic configs ``cleanup.policy``, ``retention.ms``, ``message.timestamp.*``;
 KIP-937.
@@ -16,29 +15,26 @@ KIND = "message.timestamp.type"
 BEFORE = "message.timestamp.before.max.ms"
 AFTER = "message.timestamp.after.max.ms"
 DIFFERENCE = "message.timestamp.difference.max.ms"
-"""Both of the two above, in brokers before 4.0."""
+"""In brokers before 4.0 this is both of the two above."""
 
 CONFIGS = (RETENTION, POLICY, KIND, BEFORE, AFTER, DIFFERENCE)
-"""The configs of a topic that decide."""
+"""The configs of a topic that decide which timestamps it keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimestampLimits:
-    """What a topic does with a record because of its timestamp, by the configs that say so; all in
-    milliseconds.
+    """The timestamps that a topic keeps.
 
     Attributes:
-        oldest: Config -> how old a record may be.
-        latest: Config -> how far in the future its timestamp may be.
+        oldest: Config -> how old a record may be, in milliseconds.
+        latest: Config -> how far in the future a timestamp may be, in milliseconds.
     """
 
     oldest: Mapping[str, int]
     latest: Mapping[str, int]
 
     def against(self, timestamp_ms: int, now_ms: int) -> str | None:
-        """The config, with its value, by which a record with this timestamp would not stay; None:
-        it stays.
-        """
+        """Return the config, with its value, that forbids this timestamp; None if none does."""
         age_ms = now_ms - timestamp_ms
         for name, limit_ms in self.oldest.items():
             if age_ms > limit_ms:
@@ -53,9 +49,9 @@ NO_LIMITS = TimestampLimits({}, {})
 
 
 def limits_of(configs: Mapping[str, str | None]) -> TimestampLimits:
-    """What the configs of a topic (name -> value) say of timestamps."""
+    """Return the limits that the configs of a topic (name -> value) set."""
     if configs.get(KIND) == "LogAppendTime":
-        # The broker puts its own time in place of the record's, and so neither deletes nor refuses.
+        # The broker replaces the timestamp by its own time, so the record's does not matter.
         return NO_LIMITS
     oldest: dict[str, int] = {}
     latest: dict[str, int] = {}
@@ -73,9 +69,7 @@ def limits_of(configs: Mapping[str, str | None]) -> TimestampLimits:
 
 
 def _number(configs: Mapping[str, str | None], name: str) -> int | None:
-    """Milliseconds; None: the broker does not have this config, or it says that there is no limit
-    (-1).
-    """
+    """Return milliseconds; None without this config, or without a limit (-1)."""
     text = configs.get(name)
     if text is None or not text.isdecimal():
         return None

@@ -23,12 +23,12 @@ class Saved(NamedTuple):
     position: int
     # The string that is stored with it.
     metadata: str = ""
-    # The application's, encoded, if a store keeps the position.
+    # The encoded state of the application, if a store keeps the position.
     state: str | None = None
 
 
 def written(group: str, at: datetime, positions: Iterable[Saved]) -> str:
-    """The text of a file, ascending by partition; *at* is when the positions were read."""
+    """Return the text of a file, sorted by partition; *at* is when the positions were read."""
     entries = []
     for partition, position, metadata, state in sorted(positions, key=attrgetter("partition")):
         entry = {**partition._asdict(), "position": position, "metadata": metadata}
@@ -43,8 +43,10 @@ def written(group: str, at: datetime, positions: Iterable[Saved]) -> str:
 
 
 def read(text: str) -> list[Saved]:
-    """The positions in the text of a file, ascending; ValueError names the part of it that is
-    invalid.
+    """Return the positions in the text of a file, sorted by partition.
+
+    Raises:
+        ValueError: The text is invalid. The error names the part.
     """
     try:
         document = json.loads(text)
@@ -52,7 +54,7 @@ def read(text: str) -> list[Saved]:
         raise ValueError(f"it is not JSON: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError(
-            f'it has no "format": "{FORMAT}": only what offsets export has written can be imported'
+            f'it has no "format": "{FORMAT}": only files of offsets export can be imported'
         )
     if document.get("version") != VERSION:
         raise ValueError(
@@ -65,9 +67,9 @@ def read(text: str) -> list[Saved]:
         (_saved(number, entry) for number, entry in enumerate(entries)), key=attrgetter("partition")
     )
     twice = {
-        str(one.partition)
-        for one, following in pairwise(saved)
-        if one.partition == following.partition
+        str(entry.partition)
+        for entry, following in pairwise(saved)
+        if entry.partition == following.partition
     }
     if twice:
         raise ValueError(f"{', '.join(sorted(twice))} is in it twice")
@@ -87,13 +89,12 @@ def _saved(number: int, entry: Any) -> Saved:
         raise ValueError(f"{where}: metadata is not a string of at most {LIMIT} UTF-16 units")
     if state is not None and not isinstance(state, str):
         raise ValueError(f"{where}: state is not a string")
-    partition, position = (
-        _count(where, name, entry.get(name)) for name in ("partition", "position")
-    )
+    partition = _whole_number(where, "partition", entry.get("partition"))
+    position = _whole_number(where, "position", entry.get("position"))
     return Saved(TopicPartition(topic, partition), position, metadata, state)
 
 
-def _count(where: str, name: str, value: object) -> int:
+def _whole_number(where: str, name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
         raise ValueError(f"{where}: {name} = {value!r} is not a whole number from 0 up")
     return value

@@ -1,4 +1,4 @@
-"""Where ``offsets reset`` and ``offsets import`` move a group: rules only, no I/O."""
+"""Decides where ``offsets reset`` and ``offsets import`` move a group. No I/O."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.partitions.start_choice import By, chosen_position
 from reactive_kafka.records import TopicPartition
 
-EXPECTED = "expected earliest, latest, an offset, a time with its zone (2026-11-21T08:00:00Z), or by:N (by:-100)"
+EXPECTED = (
+    "expected earliest, latest, an offset, a time with its zone (2026-11-21T08:00:00Z), or by:N "
+    "(by:-100)"
+)
 
 
 class LogRange(NamedTuple):
-    """The offsets of a partition's log: that of its first record, and its end."""
+    """The offsets of a partition's log: of its first record, and of the record after its last."""
 
     start: int
     end: int
@@ -27,7 +30,7 @@ To = Literal["earliest", "latest"] | int | datetime | By
 
 
 def parse_to(text: str) -> To:
-    """Read what ``--to`` says; BadParameter names what is allowed."""
+    """Return what ``--to`` means, or raise BadParameter, which names what is allowed."""
     if text == "earliest":
         return "earliest"
     if text == "latest":
@@ -38,7 +41,8 @@ def parse_to(text: str) -> To:
         offset = _number(text, text)
         if offset < 0:
             raise click.BadParameter(
-                f"{text!r}: offsets begin at 0; by:{text} goes back from the committed position"
+                f"{text!r}: write by:{text} to go back from the committed position; offsets begin "
+                "at 0"
             )
         return offset
     try:
@@ -47,7 +51,7 @@ def parse_to(text: str) -> To:
         raise click.BadParameter(f"{text!r}: {EXPECTED}") from None
     if moment.tzinfo is None:
         raise click.BadParameter(
-            f"{text!r} has no time zone: say which moment it is, for one with Z or +02:00 behind the time"
+            f"{text!r} has no time zone: add one after the time, such as Z or +02:00"
         )
     return moment
 
@@ -70,13 +74,13 @@ class Change:
     # None if the group has no position.
     before: int | None
     after: int
-    # The string that is stored with the new position.
+    # The string to store with the new position.
     metadata: str = ""
-    # The application's, encoded, if a store keeps the position.
+    # The encoded state of the application, if a store keeps the position.
     state: str | None = None
-    # Nothing has to be written.
+    # There is nothing to write.
     is_same: bool = False
-    # For the user.
+    # An explanation for the user.
     note: str = ""
 
 
@@ -86,13 +90,21 @@ def reset(
     before: Mapping[TopicPartition, int],
     at_time: Mapping[TopicPartition, int | None],
 ) -> list[Change]:
-    """Decide where each partition of *logs* goes, ascending. An offset outside of the log becomes
-    its nearest end.
+    """Decide where each partition of *logs* goes, in ascending order.
 
-    The metadata of a position that moves (the user's string, plans, kept acks) is dropped.
-    *at_time* has, for a time, the offset of the first record at or after it; None: there is none
-    yet. CommandFailed: ``by:``, and no position *before*.
+    An offset outside of the log becomes its nearest end. The metadata of a position that moves (the
+    user's string, plans, kept acks) is dropped.
     Source: kafka-consumer-groups, ``--reset-offsets``.
+
+    Args:
+        to: What ``--to`` says.
+        logs: The partitions, with the offsets of their logs.
+        before: The positions of the group, where it has one.
+        at_time: If *to* is a time: the offset of the first record at or after it. None: there is
+            no such record yet.
+
+    Raises:
+        CommandFailed: *to* is ``by:``, and a partition has no position *before*.
     """
     without = ", ".join(str(partition) for partition in sorted(logs) if partition not in before)
     if isinstance(to, By) and without:
@@ -113,27 +125,25 @@ def _reset(
         wanted = chosen_position(to, log.start, log.end, at_time, lambda: before or 0)
     after = min(max(wanted, log.start), log.end)
     note = ""
-    if after != wanted:
-        note = (
-            f"{wanted} is before the log's start"
-            if after > wanted
-            else f"{wanted} is past the log's end"
-        )
+    if wanted < log.start:
+        note = f"{wanted} is before the log's start"
+    elif wanted > log.end:
+        note = f"{wanted} is past the log's end"
     elif isinstance(to, datetime) and at_time is None:
         note = "no record since then: the log's end"
     return Change(partition, before, after, is_same=before == after, note=note)
 
 
 def outside(changes: list[Change], logs: Mapping[TopicPartition, LogRange]) -> list[str]:
-    """The partitions of an import that do not exist or whose log does not hold the position, as
-    texts.
-    """
+    """Return why an import does not fit: missing partitions, positions outside of their logs."""
     problems = []
     for change in changes:
-        if (log := logs.get(change.partition)) is None:
+        log = logs.get(change.partition)
+        if log is None:
             problems.append(f"{change.partition}: no such partition")
         elif not log.start <= change.after <= log.end:
             problems.append(
-                f"{change.partition}: {change.after} is outside of the log, {log.start} to {log.end}"
+                f"{change.partition}: {change.after} is outside of the log, {log.start} to "
+                f"{log.end}"
             )
     return problems

@@ -29,8 +29,14 @@ from reactive_kafka.cli.offsets.offsets_output import (
     view_json,
     view_lines,
 )
-from reactive_kafka.cli.stored_positions import GroupView, Position, carry_out, is_of, look
-from reactive_kafka.partitions.start_choice import timestamp_ms
+from reactive_kafka.cli.stored_positions import (
+    GroupView,
+    Position,
+    is_of,
+    read_group,
+    set_positions,
+)
+from reactive_kafka.config.microprofile.converters import milliseconds
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.metadata.codec import without_topic
 
@@ -57,14 +63,14 @@ def show(group: str, topics: tuple[str, ...], brokers: BrokerOptions, as_json: b
     """Show a group: its members, and the position, log, lag and metadata of each partition.
 
     Read-only. If a channel in the configuration keeps the group's positions in a checkpoint store,
-    those are shown, with Kafka's next to them. For an unknown group or topic it exits with 1.
+    those are shown, with Kafka's next to them. Exits with 1 for an unknown group or topic.
 
     \b
     Examples:
       reactive-kafka offsets show billing
       reactive-kafka offsets show billing --topic orders --bootstrap-servers localhost:9092 --json
     """
-    view = asyncio.run(look(_cluster(brokers, group), group, topics))
+    view = asyncio.run(read_group(_cluster(brokers, group), group, topics))
     click.echo(json.dumps(view_json(view), indent=2) if as_json else "\n".join(view_lines(view)))
 
 
@@ -88,8 +94,9 @@ def _cluster(brokers: BrokerOptions, group: str) -> ClusterAccess:
     type=offset_changes.parse_to,
     required=True,
     metavar="WHERE",
-    help="earliest, latest, an offset, a time with its zone (2026-11-21T08:00:00Z: the first record since then), or "
-    "by:N, N offsets forward from the position (by:-100: back). Limited to the ends of the log.",
+    help="earliest, latest, an offset, a time with its zone (2026-11-21T08:00:00Z: the first "
+    "record since then), or by:N, N offsets forward from the position (by:-100: back). Limited to "
+    "the ends of the log.",
 )
 @with_broker_options
 @options.confirmed
@@ -118,42 +125,47 @@ def reset(
       reactive-kafka offsets reset billing --topic orders --partition 3 --to by:1 --yes
     """
     cluster = _cluster(brokers, group)
-    view = asyncio.run(look(cluster, group, [topic]))
+    view = asyncio.run(read_group(cluster, group, [topic]))
     changes = asyncio.run(_planned(cluster, to, _chosen(view, topic, numbers)))
     _finish(cluster, view, changes, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 def _chosen(view: GroupView, topic: str, numbers: Sequence[int]) -> list[Position]:
-    there = {one.partition.partition: one for one in view.positions}
-    missing = [str(number) for number in sorted(set(numbers)) if number not in there]
+    """Return the positions of the partitions *numbers*; without any, of all partitions."""
+    by_number = {position.partition.partition: position for position in view.positions}
+    missing = [str(number) for number in sorted(set(numbers)) if number not in by_number]
     if missing:
         raise CommandFailed(
-            f"topic {topic} has no partition {', '.join(missing)}; it has {len(there)}, from 0 on"
+            f"topic {topic} has no partition {', '.join(missing)}; it has {len(by_number)}, from 0 "
+            "on"
         )
-    return [there[number] for number in sorted(set(numbers) or there)]
+    return [by_number[number] for number in sorted(set(numbers) or by_number)]
 
 
 async def _planned(cluster: ClusterAccess, to: To, chosen: Sequence[Position]) -> list[Change]:
-    at_time: dict[TopicPartition, int | None] = {}
+    offsets_at_time: dict[TopicPartition, int | None] = {}
     if isinstance(to, datetime):
         async with cluster.clients() as (_, inspector):
-            at_time = await inspector.offsets_for_times(
-                {one.partition: timestamp_ms(to) for one in chosen}
+            offsets_at_time = await inspector.offsets_for_times(
+                {position.partition: milliseconds(to) for position in chosen}
             )
-    before = {one.partition: one.position for one in chosen if one.position is not None}
-    changes = offset_changes.reset(to, {one.partition: one.log for one in chosen}, before, at_time)
-    return [_with_state(change, one) for change, one in zip(changes, chosen, strict=True)]
+    logs = {position.partition: position.log for position in chosen}
+    before = {
+        position.partition: position.position
+        for position in chosen
+        if position.position is not None
+    }
+    changes = offset_changes.reset(to, logs, before, offsets_at_time)
+    return [_with_state(change, position) for change, position in zip(changes, chosen, strict=True)]
 
 
-def _with_state(change: Change, one: Position) -> Change:
-    """The change, with what becomes of a state in the store: one forward keeps it, one back drops
-    it.
-    """
-    if one.state is None or change.is_same:
+def _with_state(change: Change, position: Position) -> Change:
+    """Add what happens to a state in a store: a move forward keeps it, a move back drops it."""
+    if position.state is None or change.is_same:
         return change
     if change.before is not None and change.after < change.before:
         return replace(change, note="; ".join(filter(None, [change.note, "its state is dropped"])))
-    return replace(change, state=one.state)
+    return replace(change, state=position.state)
 
 
 @offsets.command(name="export", short_help="Save the positions of a group.")
@@ -170,11 +182,11 @@ def export(group: str, topics: tuple[str, ...], brokers: BrokerOptions) -> None:
     Examples:
       reactive-kafka offsets export billing > billing.json
     """
-    view = asyncio.run(look(_cluster(brokers, group), group, topics))
+    view = asyncio.run(read_group(_cluster(brokers, group), group, topics))
     saved = [
-        Saved(one.partition, *one.stored, one.state)
-        for one in view.positions
-        if one.stored is not None
+        Saved(position.partition, *position.stored, position.state)
+        for position in view.positions
+        if position.stored is not None
     ]
     click.echo(written(group, datetime.now(UTC), saved))
 
@@ -192,12 +204,11 @@ def export(group: str, topics: tuple[str, ...], brokers: BrokerOptions) -> None:
 def import_(
     group: str, file: Path, brokers: BrokerOptions, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
-    """Set the positions and metadata of a group to those saved by offsets export, from this group
-    or another.
+    """Set the positions and metadata of a group to those of a file that offsets export has saved.
 
-    Shows, asks and refuses like offsets reset. Partitions that are not in the file stay unchanged.
-    If a position is outside its log, or a partition does not exist, it is named and nothing is
-    changed. The group may be new.
+    The file may be from another group, and the group may be new. Shows, asks and refuses like
+    offsets reset. Partitions that are not in the file stay unchanged. If a position is outside its
+    log, or a partition does not exist, it is named and nothing is changed.
 
     \b
     Examples:
@@ -209,41 +220,44 @@ def import_(
     except (OSError, ValueError) as error:
         raise WrongUsage(f"{file}: {error}") from error
     cluster = _cluster(brokers, group)
-    view = asyncio.run(
-        look(cluster, group, sorted({one.partition.topic for one in saved}), may_be_new=True)
-    )
-    there = {one.partition: one for one in view.positions}
-    changes = [_restored(one, there.get(one.partition)) for one in saved]
+    topics = sorted({entry.partition.topic for entry in saved})
+    view = asyncio.run(read_group(cluster, group, topics, may_be_new=True))
+    current = {position.partition: position for position in view.positions}
+    changes = [_restored(entry, current.get(entry.partition)) for entry in saved]
     problems = offset_changes.outside(
-        changes, {partition: one.log for partition, one in there.items()}
+        changes, {partition: position.log for partition, position in current.items()}
     )
     if problems:
         raise CommandFailed(f"{file} does not fit: {'; '.join(problems)}")
     _finish(cluster, view, changes, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
-def _restored(saved: Saved, one: Position | None) -> Change:
-    partition, position, metadata, state = saved
-    # Of this topic, the operator says, whatever its id is.
-    metadata = without_topic(metadata, position)
-    kept = state if one is not None and one.keeper is not None else None
+def _restored(saved: Saved, current: Position | None) -> Change:
+    # The metadata names the id of the topic that it was written for. The operator says that it is
+    # for this topic, so the id is removed.
+    metadata = without_topic(saved.metadata, saved.position)
+    has_store = current is not None and current.keeper is not None
+    state = saved.state if has_store else None
     return Change(
-        partition=partition,
-        before=None if one is None else one.position,
-        after=position,
+        partition=saved.partition,
+        before=None if current is None else current.position,
+        after=saved.position,
         metadata=metadata,
-        state=kept,
-        is_same=one is not None and _has(one, position, metadata) and one.state == kept,
-        note="its state is left out: there is no store" if state != kept else "",
+        state=state,
+        is_same=(
+            current is not None
+            and _is_stored(current, saved.position, metadata)
+            and current.state == state
+        ),
+        note="its state is left out: there is no store" if saved.state != state else "",
     )
 
 
-def _has(one: Position, position: int, metadata: str) -> bool:
-    stored = one.stored
-    return stored is not None and (
-        stored.offset,
-        without_topic(stored.metadata, stored.offset),
-    ) == (position, metadata)
+def _is_stored(current: Position, position: int, metadata: str) -> bool:
+    stored = current.stored
+    if stored is None or stored.offset != position:
+        return False
+    return without_topic(stored.metadata, stored.offset) == metadata
 
 
 def _finish(
@@ -255,9 +269,10 @@ def _finish(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Show the changes, ask, and carry them out; with *as_json* people read stderr."""
+    """Show the changes, ask, and carry them out."""
 
     def say(text: str) -> None:
+        # With --json stdout is for the JSON alone.
         click.echo(text, err=as_json)
 
     say("\n".join([f"group {view.name}", *change_lines(changes)]))
@@ -267,12 +282,12 @@ def _finish(
         view.check_idle()
         if wanted:
             options.ask(f"Set {count} of group {view.name}?", yes=yes)
-            asyncio.run(carry_out(cluster, view, wanted))
+            asyncio.run(set_positions(cluster, view, wanted))
     say(f"{'would set' if dry_run else 'set'} {count}")
     if as_json:
-        done = {
+        report = {
             "group": view.name,
             "dry_run": dry_run,
             "changes": [change_json(change) for change in changes],
         }
-        click.echo(json.dumps(done, indent=2))
+        click.echo(json.dumps(report, indent=2))

@@ -7,7 +7,7 @@ from typing import Any
 
 from reactive_kafka.cli.console_text import aligned, counted
 from reactive_kafka.cli.offsets.offset_changes import Change
-from reactive_kafka.cli.stored_positions import GroupView, Position, shown
+from reactive_kafka.cli.stored_positions import GroupView, Position, member_text
 from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.observe.wording import first_of
 from reactive_kafka.tracking.metadata.acks import AckMap
@@ -19,54 +19,52 @@ _NAMES = ("topic", "metadata", "note")
 
 
 def view_lines(view: GroupView) -> list[str]:
-    """A group with its members and positions, as lines of text."""
-    state = "no members, its positions are in a store only"
-    if view.group is not None:
+    """Return a group with its members and positions, as lines of text."""
+    if view.group is None:
+        state = "no members, its positions are in a store only"
+    elif view.group.state is None:
+        state = "the broker does not say who its members are"
+    else:
         state = f"{view.group.state}, {counted(len(view.members), 'member')}"
-        if view.group.state is None:
-            state = "the broker does not say who its members are"
     lines = [
         f"group {one_line(view.name)}: {state}",
-        *(f"  {shown(member)}" for member in view.members),
+        *(f"  {member_text(member)}" for member in view.members),
     ]
-    return lines + (_positions(view.positions) if view.positions else ["it has committed nothing"])
+    if not view.positions:
+        return [*lines, "it has committed nothing"]
+    return lines + _one_lines(view.positions)
 
 
-def _positions(positions: Sequence[Position]) -> list[str]:
-    keepers = sorted({one.keeper for one in positions if one.keeper is not None})
-    head = [
-        "topic",
-        "partition",
-        "position",
-        *["in kafka"] * bool(keepers),
-        "log start",
-        "log end",
-        "lag",
-        "metadata",
-    ]
-    rows = [
-        [
-            *one.partition,
-            one.position,
-            *[_in_kafka(one)] * bool(keepers),
-            *one.log,
-            one.lag,
-            _said(one),
-        ]
-        for one in positions
-    ]
+def _one_lines(positions: Sequence[Position]) -> list[str]:
+    channels = sorted({position.keeper for position in positions if position.keeper is not None})
+    head = ["topic", "partition", "position", "log start", "log end", "lag", "metadata"]
+    rows: list[list[object]] = []
+    for position in positions:
+        rows.append(
+            [
+                *position.partition,
+                position.position,
+                *position.log,
+                position.lag,
+                _metadata_text(position),
+            ]
+        )
+    if channels:
+        # The store's position counts. Kafka's is shown next to it.
+        head.insert(3, "in kafka")
+        for row, position in zip(rows, positions, strict=True):
+            row.insert(3, _in_kafka(position))
     notes = [
-        f'channel {it!r} has commit_strategy = "checkpoint": its positions are those of its store'
-        for it in keepers
+        f'channel {channel!r} has commit_strategy = "checkpoint": its positions are those of its '
+        "store"
+        for channel in channels
     ]
     return aligned(head, rows, left=_NAMES) + notes
 
 
-def _said(one: Position) -> str:
-    """The metadata of a position in short: the user's string, planned ranges, kept acks; and the
-    size of a state.
-    """
-    metadata = _metadata(one)
+def _metadata_text(position: Position) -> str:
+    """Return the metadata in short: the user's string, plans, kept acks, the size of a state."""
+    metadata = _metadata(position)
     parts = [one_line(metadata.user, _USER_LIMIT)] if metadata.user else []
     if metadata.plans:
         plans = [f"{plan.start}-{plan.until}" for plan in metadata.plans]
@@ -74,46 +72,54 @@ def _said(one: Position) -> str:
     if metadata.acks is not None:
         parts.append(f"{_done(metadata.acks)} acks kept below {metadata.acks.until}")
     if metadata.lost is not None:
-        parts.append(f"what we keep here cannot be used: {one_line(metadata.lost)}")
-    if one.state is not None:
-        parts.append(f"state of {len(one.state)} characters")
+        parts.append(f"our part of the metadata cannot be used: {one_line(metadata.lost)}")
+    if position.state is not None:
+        parts.append(f"state of {len(position.state)} characters")
     return "; ".join(parts)
 
 
-def _metadata(one: Position) -> Metadata:
-    return Metadata() if one.stored is None else decode(one.stored.metadata, one.stored.offset)
+def _metadata(position: Position) -> Metadata:
+    return (
+        Metadata()
+        if position.stored is None
+        else decode(position.stored.metadata, position.stored.offset)
+    )
 
 
 def _done(kept: AckMap | None) -> int:
-    """How many offsets at or above the position are done, gaps of the log among them."""
+    """Return how many offsets at or above the position are done, including gaps of the log."""
     return 0 if kept is None else kept.until - kept.base - len(kept.open)
 
 
-def _in_kafka(one: Position) -> int | None:
-    return one.kafka.offset if one.kafka is not None else None
+def _in_kafka(position: Position) -> int | None:
+    return position.kafka.offset if position.kafka is not None else None
 
 
 def view_json(view: GroupView) -> dict[str, Any]:
-    """A group with its members and positions, as JSON."""
+    """Return a group with its members and positions, as JSON."""
     return {
         "group": view.name,
         "state": view.group.state if view.group is not None else None,
         "members": [member._asdict() for member in view.members],
-        "positions": [_position_json(one) for one in view.positions],
+        "positions": [_position_json(position) for position in view.positions],
     }
 
 
-def _position_json(one: Position) -> dict[str, Any]:
-    metadata = _metadata(one)
+def _position_json(position: Position) -> dict[str, Any]:
+    metadata = _metadata(position)
     store = None
-    if one.keeper is not None:
-        store = {"channel": one.keeper, "state": one.state, "in_kafka": _in_kafka(one)}
+    if position.keeper is not None:
+        store = {
+            "channel": position.keeper,
+            "state": position.state,
+            "in_kafka": _in_kafka(position),
+        }
     return {
-        **one.partition._asdict(),
-        "position": one.position,
-        "log_start": one.log.start,
-        "log_end": one.log.end,
-        "lag": one.lag,
+        **position.partition._asdict(),
+        "position": position.position,
+        "log_start": position.log.start,
+        "log_end": position.log.end,
+        "lag": position.lag,
         "metadata": metadata.user,
         "planned": [[plan.start, plan.until] for plan in metadata.plans],
         "kept_acks": _done(metadata.acks),
@@ -122,7 +128,7 @@ def _position_json(one: Position) -> dict[str, Any]:
 
 
 def change_lines(changes: Sequence[Change]) -> list[str]:
-    """The positions before and after, as a table."""
+    """Return the positions before and after, as the lines of a table."""
     rows = []
     for change in changes:
         by = "" if change.before is None else f"{change.after - change.before:+d}"
@@ -132,6 +138,6 @@ def change_lines(changes: Sequence[Change]) -> list[str]:
 
 
 def change_json(change: Change) -> dict[str, Any]:
-    """One change, as JSON."""
+    """Return one change as JSON."""
     position = {"before": change.before, "after": change.after}
     return {**change.partition._asdict(), **position, "note": change.note}

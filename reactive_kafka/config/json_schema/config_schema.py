@@ -164,7 +164,7 @@ def _value(kind: Kind[Any], about: str, default: Any = None) -> Schema:
         return annotations | ANY_TEXT
     if isinstance(kind.json, bool):
         types = [{"type": _JSON_TYPES[each]} for each in kind.native if each in _JSON_TYPES]
-        allowed = types or [True]
+        allowed: list[Any] = types or [True]
     else:
         allowed = kind.json.get("anyOf", [kind.json])
     return {**annotations, "anyOf": [*allowed, REFERENCE]}

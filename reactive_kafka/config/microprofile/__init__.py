@@ -1,3 +1,1 @@
-"""A MicroProfile ``application.properties``, as Quarkus reads it: its text, its values, and what
-its channels mean.
-"""
+"""Reads an ``application.properties`` of MicroProfile as Quarkus does."""

@@ -1,7 +1,7 @@
-"""SmallRye's attributes of Kafka channels: what each is here, or why it is nothing. Pure.
+"""SmallRye's attributes of Kafka channels: what each one is here, or what to use instead. Pure.
 
-Source: the ``@ConnectorAttribute`` of SmallRye's KafkaConnector, what it reads beside them, and
-Quarkus' own.
+Source: the ``@ConnectorAttribute`` of SmallRye's KafkaConnector, further properties that it reads,
+and Quarkus' own.
 """
 
 from __future__ import annotations
@@ -19,19 +19,22 @@ BOTH = INCOMING | OUTGOING
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute. Exactly one of three: ``ours`` with ``read``, ``ours`` alone (a rule of its
-    own), ``instead``.
+    """One attribute.
+
+    It is mapped (``ours`` is one key, ``read`` converts its value), has a rule of its own (only
+    ``ours``, which describes it), or is refused (``instead``).
     """
 
     name: str
     sides: frozenset[str]
-    # SmallRye's; that of an attribute that is refused may be written, for it changes nothing.
+    # SmallRye's default. A refused attribute may have it, because that changes nothing.
     default: str = ""
-    # The keys that it sets, or what is so without any.
+    # The key that it sets, or what is so here without a key.
     ours: str = ""
-    # To the value of the one key in ``ours``; or to compare with the default.
+    # Converts the value for the key in ``ours``; for a refused attribute, for comparing it with the
+    # default.
     read: Converter | None = None
-    # It is refused: what to use.
+    # What to use instead of a refused attribute.
     instead: str = ""
     # Further names.
     also: tuple[str, ...] = ()
@@ -67,16 +70,19 @@ def _refused(name: str, sides: frozenset[str], instead: str, default: str = "") 
 _POLLS = (
     "records are polled as handlers take them, and a poll that fails is tried again until it works"
 )
-_LOOKS = "topics are looked up all the time and without a deadline, and readiness names one that is missing"
+_LOOKS = (
+    "topics are looked up all the time and without a deadline, and readiness names one that is "
+    "missing"
+)
 _BEAN = "a bean of Java's; in Python "
 _DECORATE = _BEAN + 'decorate a function with @app.on_assigned("...") or @app.on_revoked("...")'
 _HANDLED = (
     _BEAN
-    + "what cannot be decoded meets the failure strategy with its own bytes: dead-letter-queue keeps it"
+    + "the failure strategy gets a record that cannot be decoded: dead-letter-queue keeps its bytes"
 )
 _SHARE = "share groups are not supported; leave it out, and use a consumer group"
 _POOL = "transactions of several partitions run at once already; leave it out"
-_EVENTS = "an event says it itself; leave it out"
+_EVENTS = "leave it out; an event says it itself"
 _PAUSES = "channel.pause() stops fetching, so nothing has to be buffered or dropped"
 _REPLIES = "emitter.request(value, timeout=...) says how long, and replies need no bean"
 
@@ -84,7 +90,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _ruled(
         "connector",
         BOTH,
-        "none: each channel is Kafka's; smallrye-kafka, or absent where no channel names another one",
+        "none: each channel is Kafka's. smallrye-kafka, or absent if no channel names another one",
         also=("type",),
     ),
     _ruled("enabled", BOTH, "false: the channel is left out", "true"),
@@ -134,7 +140,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         BOTH,
         "a TLS configuration of Quarkus; write ssl.truststore.location and so on",
     ),
-    # incoming
+    # Attributes of incoming channels.
     _ruled("topics", INCOMING, "topics"),
     _ruled("pattern", INCOMING, "pattern", "false"),
     _ruled("assign-seek", INCOMING, "assign"),
@@ -267,7 +273,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _refused(
         "share-group.failure-deserialization-acknowledgement-type", INCOMING, _SHARE, "reject"
     ),
-    # outgoing
+    # Attributes of outgoing channels.
     _mapped("key.serializer", OUTGOING, "key_serializer", read.java_format, "...StringSerializer"),
     _mapped("value.serializer", OUTGOING, "value_serializer", read.java_format),
     _ruled("acks", OUTGOING, "acks", "1"),
@@ -341,9 +347,9 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _refused("reply.partition", OUTGOING, _REPLIES),
     _refused("reply.correlation-id.handler", OUTGOING, _REPLIES),
     _refused("reply.failure.handler", OUTGOING, _REPLIES),
-    # of a schema registry
+    # The schema registry.
     _ruled("schema.registry.url", BOTH, "url in [schema_registry]"),
-    _ruled("basic.auth.credentials.source", BOTH, "none: USER_INFO is what there is", "USER_INFO"),
+    _ruled("basic.auth.credentials.source", BOTH, "none: always USER_INFO", "USER_INFO"),
     _ruled(
         "basic.auth.user.info",
         BOTH,
@@ -363,23 +369,24 @@ ATTRIBUTES: tuple[Attribute, ...] = (
 )
 
 _BY_NAME = {
-    (side, name): one for one in ATTRIBUTES for side in one.sides for name in (one.name, *one.also)
+    (side, name): each
+    for each in ATTRIBUTES
+    for side in each.sides
+    for name in (each.name, *each.also)
 }
 
 NATIVE_TABLES = {
     "dead-letter-queue.": "dead_letter_queue",
     "delayed-retry-topic.consumer.": "delayed_retry",
 }
-"""Prefix of an incoming channel's attributes -> the table of ours that takes the same client
-properties.
-"""
+"""Prefix of an incoming channel's attributes -> our table for the same client properties."""
 
 
 def attribute(side: str, name: str) -> Attribute | None:
-    """The attribute of that name, or None."""
+    """Return the attribute of that name, or None."""
     return _BY_NAME.get((side, name))
 
 
 def names_of(side: str) -> Iterable[str]:
-    """All names of one side's attributes, old ones too."""
-    return (name for of, name in _BY_NAME if of == side)
+    """Return all names of one side's attributes, including old ones."""
+    return (name for its_side, name in _BY_NAME if its_side == side)

@@ -1,7 +1,7 @@
-"""What a value of SmallRye's says in ours: booleans, numbers, times, lists, Java's classes. Pure.
+"""Converts values of SmallRye's into ours: booleans, numbers, times, lists, Java's classes. Pure.
 
-Each takes the text of a property and returns what a TOML file would say; a ValueError says what is
-allowed.
+Each function takes the text of a property and returns what a TOML file would have. It raises
+ValueError, which says what is allowed.
 """
 
 from __future__ import annotations
@@ -43,30 +43,28 @@ _FORMATS = {
     _CONFLUENT + "json.KafkaJsonSchema": "json-schema",
     "io.cloudevents.kafka.CloudEvent": "cloudevents",
 }
-"""Java's class, without De- or Serializer -> the format."""
+"""A class of Java's without Deserializer or Serializer -> the format."""
+_WRITE_FUNCTION = "leave it out and write a module:function in TOML; there is no format"
 _REFUSED = {
-    _KAFKA
-    + "Short": "there is no format of two bytes; leave it out and write a module:function in TOML",
-    _KAFKA + "Void": "what is never there needs no format; leave it out",
-    _KAFKA
-    + "List": "there is no format of lists; leave it out and write a module:function in TOML",
+    f"{_KAFKA}Short": f"{_WRITE_FUNCTION} of two bytes",
+    f"{_KAFKA}Void": "leave it out; what is always null needs no format",
+    f"{_KAFKA}List": f"{_WRITE_FUNCTION} of lists",
 }
 _OF_APICURIO = "io.apicurio.registry."
 _SUBJECTS = {"TopicName": "topic", "RecordName": "record", "TopicRecordName": "topic-record"}
 
 
 def text(raw: str) -> str:
-    """Any text, as it is."""
+    """Return the text as it is."""
     return raw
 
 
 def servers(raw: str) -> str:
-    """Addresses of brokers as Kafka's clients take them: PLAINTEXT://broker:9092, [::1]:9092,
-    several with commas.
+    """Return ``host:port`` for addresses such as ``PLAINTEXT://broker:9092`` and ``[::1]:9092``.
 
-    The clients ignore what stands before the host: ``security.protocol`` is the protocol. They skip
-    empty addresses. A text that they would refuse is returned as it is, for the error that
-    addresses have in every file.
+    Kafka's clients ignore the protocol before the host, because ``security.protocol`` decides, and
+    they skip empty addresses. A text that they would refuse is returned as it is: our own check
+    then has the same error as for every file.
     Source: Kafka's ClientUtils.parseAndValidateAddresses, and the pattern of Utils.getHost.
     """
     found = []
@@ -82,14 +80,15 @@ def servers(raw: str) -> str:
 
 
 def other_protocols(raw: str, protocol: str) -> list[str]:
-    """The protocols before addresses that are not *protocol*, which is the one that counts."""
-    named = dict.fromkeys(one.upper() for one in _SCHEME.findall(raw))
-    return [one for one in named if one != protocol.strip().upper()]
+    """Return the protocols before addresses that differ from *protocol*, which is in effect."""
+    named = dict.fromkeys(scheme.upper() for scheme in _SCHEME.findall(raw))
+    return [scheme for scheme in named if scheme != protocol.strip().upper()]
 
 
 def boolean(raw: str) -> bool:
-    """MicroProfile's words for true and false. Java takes any other word for false; here it is a
-    mistake.
+    """Read MicroProfile's words for true and false.
+
+    Java takes any other word for false. Here it is an error.
     """
     word = raw.strip().lower()
     if word in _TRUE or word in _FALSE:
@@ -100,21 +99,22 @@ def boolean(raw: str) -> bool:
 
 
 def integer(raw: str) -> int:
-    """A whole number of Java's."""
+    """Read a whole number."""
     if not _INTEGER.fullmatch(raw.strip()):
         raise ValueError("expected a whole number")
     return int(raw)
 
 
 def milliseconds(raw: str) -> str:
-    """A time above 0."""
-    if (number := _milliseconds(raw)) <= 0:
+    """Read a time above 0."""
+    number = _milliseconds(raw)
+    if number <= 0:
         raise ValueError("expected a whole number of milliseconds, above 0")
     return show_duration(number / 1000)
 
 
 def limit_ms(raw: str) -> str:
-    """A time that 0, or less, turns off."""
+    """Read a time limit. 0 or less turns it off."""
     return show_duration(max(0, _milliseconds(raw)) / 1000)
 
 
@@ -126,21 +126,22 @@ def _milliseconds(raw: str) -> int:
 
 
 def no_limit(raw: str) -> int:
-    """A bound that 0, or less, lifts."""
+    """Read a limit. 0 or less means that there is none."""
     number = integer(raw)
     return number if number > 0 else 2**31 - 1
 
 
 def names(raw: str) -> list[str]:
-    r"""A list of MicroProfile's: commas between, ``\,`` for a comma, blanks around and empty items
-    dropped.
+    r"""Read a list of MicroProfile's, with commas; ``\,`` is a comma inside of an item.
+
+    Blanks around items and empty items are dropped.
     """
     items = [re.sub(r"\\(.)", r"\1", item).strip() for item in _ITEM.findall(raw)]
     return [item for item in items if item]
 
 
 def order(raw: str) -> str:
-    """What ``ordered`` says, in any case."""
+    """Read the value of ``ordered``, in any case."""
     word = raw.strip().lower()
     if word not in ("key", "partition"):
         near = did_you_mean(word, ("key", "partition"))
@@ -155,8 +156,9 @@ def _meant(near: str | None) -> str:
 
 
 def assigned(raw: str, topic: str) -> list[str]:
-    """``[topic:]partition[:offset]``, several with commas, as ``assign`` has them; *topic* where
-    none is named.
+    """Read ``[topic:]partition[:offset]``, several with commas, for ``assign``.
+
+    *topic* is the topic of partitions that name none.
     """
     found = [":".join(_partition(item.split(":"), topic)) for item in names(raw)]
     if not found:
@@ -166,7 +168,7 @@ def assigned(raw: str, topic: str) -> list[str]:
 
 def _partition(parts: list[str], topic: str) -> list[str]:
     if len(parts) == 1 or (len(parts) == 2 and parts[0].isdigit()):
-        # 0 is a partition, and 0:5 one with an offset.
+        # "0" is a partition, and "0:5" is one with an offset.
         parts = [topic, *parts]
     if len(parts) not in (2, 3) or not all(_INTEGER.fullmatch(part) for part in parts[1:]):
         raise ValueError(
@@ -176,38 +178,35 @@ def _partition(parts: list[str], topic: str) -> list[str]:
 
 
 def java_format(raw: str) -> str:
-    """The format that a serializer or deserializer of Java's writes or reads; formats of ours are
-    taken, too.
-    """
+    """Return the format of a serializer or deserializer of Java's, or a format of ours."""
     name = raw.strip()
     if name in FORMATS or names_an_object(name):
         return name
     adapted = _ADAPTER.sub("", name)
     if adapted != name and adapted in _FORMATS:
         return _FORMATS[adapted]
-    if instead := _REFUSED.get(adapted):
-        raise ValueError(instead)
+    if adapted in _REFUSED:
+        raise ValueError(_REFUSED[adapted])
     if name.startswith(_OF_APICURIO):
         raise ValueError(
-            "Apicurio's own wire format is not read; use its Confluent API, and Confluent's classes"
+            "use Confluent's classes and Apicurio's Confluent API; its own wire format is not read"
         )
     if not _JAVA_CLASS.fullmatch(name):
         raise ValueError(
             f"expected a serializer or deserializer of Java's, or {', '.join(FORMATS)}"
         )
-    near = did_you_mean(
-        name, [one + end for one in _FORMATS for end in ("Serializer", "Deserializer")]
-    )
+    known = [package + end for package in _FORMATS for end in ("Serializer", "Deserializer")]
+    near = did_you_mean(name, known)
     if near and near.rpartition(".")[0] == name.rpartition(".")[0]:
         raise ValueError(f"there is no such class{_meant(near)}")
     raise ValueError(
-        "a class of your own cannot be loaded here; leave it out: JSON goes into the type that the handler is annotated"
-        " with (or name a module:function)"
+        "leave it out, or name a module:function: a class of your own cannot be loaded here, and "
+        "JSON goes into the type that the handler is annotated with"
     )
 
 
 def subject(raw: str) -> str:
-    """A strategy of Confluent's for the names of subjects."""
+    """Read a strategy of Confluent's for the names of subjects."""
     found = _SUBJECTS.get(raw.strip().rpartition(".")[2].removesuffix("Strategy"))
     if found is None:
         raise ValueError(f"expected one of {', '.join(f'{name}Strategy' for name in _SUBJECTS)}")
@@ -215,9 +214,10 @@ def subject(raw: str) -> str:
 
 
 def scalar(raw: str) -> str | int | bool:
-    """A property of Kafka's client: a whole number, true or false, else the text itself."""
+    """Read a property of Kafka's client: a whole number, true or false, else the text itself."""
     word = raw.strip()
     if word.lower() in ("true", "false"):
         return word.lower() == "true"
-    number = int(word) if _INTEGER.fullmatch(word) else None
-    return raw if number is None or abs(number) > INT64_MAX else number
+    if _INTEGER.fullmatch(word) and abs(int(word)) <= INT64_MAX:
+        return int(word)
+    return raw

@@ -1,4 +1,4 @@
-r"""The expressions in a value: ``${name}``, ``${name:default}``, ``\${`` for a plain ``${``. Pure.
+r"""Parses expressions: ``${name}``, ``${name:default}``; ``\${`` is a plain ``${``. Pure.
 
 Source: ``io.smallrye.common.expression.Expression`` with the flags that SmallRye Config gives it.
 """
@@ -7,33 +7,28 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Union
 
 MOST_NESTED = 32
 _SIGNS = re.compile(r"\$\$|\\\$|\$\{|[:}]")
 
 
 class CannotExpand(ValueError):
-    """An expression that cannot be read, or has no value. The text names properties, and shows no
-    value.
-    """
+    """An expression cannot be read, or has no value. The text names properties, but no values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """One expression; its name and its default may hold others."""
+    """One expression. Its name and its default may contain others."""
 
     name: tuple[Part, ...]
-    # None: it has none.
     default: tuple[Part, ...] | None
 
 
-# Evaluated before Expression is there.
-Part = Union[str, Expression]  # noqa: UP007
+Part = str | Expression
 
 
 def parsed(text: str) -> tuple[Part, ...]:
-    """The plain texts and the expressions of a value, in their order.
+    """Return the plain texts and the expressions of a value, in their order.
 
     Raises:
         CannotExpand: An expression is not closed, is nested too deeply, or is one that only Java
@@ -43,12 +38,13 @@ def parsed(text: str) -> tuple[Part, ...]:
 
 
 def _parts(text: str, start: int, until: str, depth: int) -> tuple[tuple[Part, ...], int]:
-    """The parts from *start* up to one of *until*, or to the end; and where that is."""
+    """Return the parts from *start* up to a sign in *until*, or to the end; and where that is."""
     if depth > MOST_NESTED:
         raise CannotExpand("expressions inside of expressions, too deeply")
     parts: list[Part] = []
     while sign := _SIGNS.search(text, start):
-        parts += [text[start : sign.start()]] if sign.start() > start else []
+        if sign.start() > start:
+            parts.append(text[start : sign.start()])
         start = sign.end()
         if sign[0] == "${":
             expression, start = _expression(text, start, depth + 1)
@@ -59,18 +55,19 @@ def _parts(text: str, start: int, until: str, depth: int) -> tuple[tuple[Part, .
             parts.append("$" if "$" in sign[0] else sign[0])
     if until:
         raise CannotExpand(r"a ${ is not closed by }; write \\${ for a plain ${")
-    parts += [text[start:]] if start < len(text) else []
+    if start < len(text):
+        parts.append(text[start:])
     return tuple(parts), len(text)
 
 
 def _expression(text: str, start: int, depth: int) -> tuple[Expression, int]:
-    """The expression whose inside begins at *start*, and the place behind its brace."""
-    name, at = _parts(text, start, ":}", depth)
+    """Return the expression whose inside begins at *start*, and the index behind its brace."""
+    name, end = _parts(text, start, ":}", depth)
     default = None
-    if text.startswith("::", at):
+    if text.startswith("::", end):
         raise CannotExpand(
             "${handler::secret} asks a secret handler of Java's; name a variable with the secret"
         )
-    if text[at] == ":":
-        default, at = _parts(text, at + 1, "}", depth)
-    return Expression(name, default), at + 1
+    if text[end] == ":":
+        default, end = _parts(text, end + 1, "}", depth)
+    return Expression(name, default), end + 1

@@ -1,6 +1,4 @@
-"""What is gathered while a MicroProfile configuration is read: leaves of ours, problems, warnings.
-Pure.
-"""
+"""Collects what a MicroProfile configuration means: leaves of ours, problems, warnings. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +18,12 @@ _USER_AND_PASSWORD = "auth.user.info"
 
 
 def place(given: Given, *, is_open: bool = True) -> str:
-    """The property as errors show it, its value masked where its name is a secret's, or may be
-    without *is_open*.
+    """Return the property as errors show it, with its value masked if it is a secret.
+
+    Without *is_open* a value is also masked if the name may be that of a misspelt secret.
     """
     match = _ATTRIBUTE.fullmatch(given.name)
-    # A channel may be called tokens.
+    # Only the attribute counts, because a channel may be called "tokens".
     name = match[1] if match else given.name
     is_hidden = (
         is_secret(name)
@@ -36,17 +35,22 @@ def place(given: Given, *, is_open: bool = True) -> str:
 
 @dataclass(slots=True)
 class Notes:
-    """Everything that the properties mean, in the order in which it was found."""
+    """What the properties mean, in the order in which it was found.
+
+    Attributes:
+        leaves: The values of our keys.
+        given: Path of a leaf -> the property that it comes from.
+        problems: Origin, property and problem.
+        warnings: One line each.
+    """
 
     leaves: list[Leaf] = field(default_factory=list)
-    # Path of a leaf -> the property that it comes from.
     given: dict[KeyPath, Given] = field(default_factory=dict)
-    # Where, at what, why.
     problems: list[tuple[Origin, str, str]] = field(default_factory=list)
     warnings: dict[str, None] = field(default_factory=dict)
 
     def set(self, path: KeyPath, value: Any, given: Given, problem: str | None = None) -> None:
-        """What *given* says for a key of ours."""
+        """Note the value of one of our keys, and the property that it comes from."""
         self.given[path] = given
         text = given.text if value is not None else None
         self.leaves.append(
@@ -54,29 +58,33 @@ class Notes:
         )
 
     def default(self, path: KeyPath, value: Any, origin: Origin) -> None:
-        """What SmallRye takes where nothing was given, and we do not."""
+        """Note a default of SmallRye's that differs from ours."""
         self.leaves.append(Leaf(path, value, origin))
 
     def wrong(self, given: Given, why: str, *, is_open: bool = True) -> None:
-        """A property that cannot be what it is."""
+        """Note a problem with a property."""
         self.problems.append((given.origin, place(given, is_open=is_open), given.problem or why))
 
     def warn(self, given: Given, why: str, *, is_own: bool = False) -> None:
-        """A property that says something in vain. Nothing shows the value of one that is the
-        application's own.
+        """Warn of a property without effect.
+
+        With *is_own* it may belong to the application itself, so its value is not shown.
         """
         where = given.written if is_own else place(given)
         self.warn_at(given.origin, where, why)
 
     def warn_at(self, origin: Origin, where: str, why: str) -> None:
-        """Warn of something that is not a single property, in one line: line breaks in names are
-        escaped.
-        """
+        """Warn of something at *origin*."""
+        # Names may contain line breaks, and a warning must be one line.
         self.warnings[escaped(f"{origin}: {where}: {why}")] = None
 
     def warn_of_protocols(self, given: Given, protocol: Given | None) -> None:
-        """Warn of addresses that name another protocol than the one that counts."""
-        counts = protocol.text if protocol is not None else "PLAINTEXT"
-        if others := other_protocols(given.text, counts):
-            why = f"{', '.join(others)} has no effect in an address: security.protocol says it, and is {counts}"
-            self.warn(given, why)
+        """Warn of addresses that name another protocol than ``security.protocol``."""
+        in_effect = protocol.text if protocol is not None else "PLAINTEXT"
+        others = other_protocols(given.text, in_effect)
+        if others:
+            self.warn(
+                given,
+                f"{', '.join(others)} has no effect in an address: security.protocol decides, and "
+                f"it is {in_effect}",
+            )

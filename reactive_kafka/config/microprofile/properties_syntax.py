@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 BLANKS = " \t\f"
 MOST_ENTRIES = 20_000
-"""Entries that a file may have: a hundred channels with all their attributes are half of it."""
+"""The most entries of a file. A hundred channels with all their attributes need half of them."""
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u(....)|(.?))", re.DOTALL)
@@ -21,7 +21,7 @@ _NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class PropertiesError(ValueError):
-    """A text that no Java reads; ``line`` says where. Its own text shows nothing of the file."""
+    """A text that Java cannot read. ``line`` says where; the text shows nothing of the file."""
 
     def __init__(self, what: str, line: int) -> None:
         super().__init__(what)
@@ -30,7 +30,7 @@ class PropertiesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One key and its value, escapes undone; ``line`` is the first of its lines."""
+    """One key and its value, without escapes. ``line`` is the first of its lines."""
 
     key: str
     value: str
@@ -38,7 +38,7 @@ class Entry:
 
 
 def entries(text: str) -> tuple[Entry, ...]:
-    """All entries in their order, a key as often as it stands there; for Java the last one counts.
+    """Return all entries in their order. A key may be there more than once; Java takes the last.
 
     Raises:
         PropertiesError: An escape is cut off or is half of a character, or there are too many
@@ -57,7 +57,7 @@ def entries(text: str) -> tuple[Entry, ...]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Each logical line with the number of its first line; without comments and blank lines."""
+    """Yield each logical line with the number of its first line, without comments and blanks."""
     parts: list[str] = []
     first = 0
     for number, natural in enumerate(_LINE_END.split(text), 1):
@@ -69,8 +69,9 @@ def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
         is_continued = (len(part) - len(part.rstrip("\\"))) % 2 == 1
         if is_continued:
             part = part[:-1]
-            # A lone backslash has not begun a line yet.
-            parts += [part] if part or parts else []
+            # A line with nothing but a backslash does not begin a logical line.
+            if part or parts:
+                parts.append(part)
         else:
             yield "".join([*parts, part]), first
             parts = []
@@ -89,7 +90,7 @@ def _unescaped(text: str, line: int) -> str:
             raise PropertiesError(r"four hexadecimal digits must follow \u", line)
         return _NAMED.get(found[2], found[2])
 
-    # Java's characters are UTF-16: two escapes may make one of ours.
+    # Java's characters are UTF-16, so two escapes may make one character of Python's.
     try:
         return _ESCAPE.sub(meant, text).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:

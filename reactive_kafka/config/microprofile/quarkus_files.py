@@ -1,5 +1,6 @@
-"""The files of a MicroProfile configuration. Imported, with all that reads them, where one is
-read.
+"""Reads the files of a MicroProfile configuration.
+
+This module, and all that it needs, is imported only when there is such a file.
 """
 
 from __future__ import annotations
@@ -16,25 +17,28 @@ from reactive_kafka.config.microprofile.quarkus_layer import QuarkusConfig, mean
 from reactive_kafka.config.microprofile.yaml_entries import yaml_entries
 from reactive_kafka.errors import ConfigError
 
-# That a file can be named after.
+# A profile that may be part of a file's name.
 _PROFILE = re.compile(r"[\w.-]+")
 
 
 def read_quarkus(path: Path, environ: Mapping[str, str]) -> tuple[QuarkusConfig, tuple[str, ...]]:
-    """What an ``application.properties``, or ``application.yaml``, of Quarkus means; and the active
-    profiles.
+    """Return what an ``application.properties`` or ``.yaml`` of Quarkus means, and its profiles.
 
-    The files of its profiles beside it are read, too. Raises as :func:`.read_file`.
+    The files of the active profiles in the same folder are read, too.
+
+    Raises:
+        ConfigError: See :func:`.read_file`.
+        MissingExtraError: See :func:`.read_file`.
     """
     sources = [_source(path)]
     profiles = profiles_of(environ, sources)
     suffixes = YAML if path.suffix in YAML else (path.suffix,)
     for profile in profiles if path.stem == "application" else ():
-        # Of two files of one profile Quarkus prefers that with .yaml, so it comes last.
+        # If a profile has two files, Quarkus prefers .yaml to .yml. So it comes last, and wins.
         for suffix in reversed(suffixes):
-            beside = path.parent / f"application-{profile}{suffix}"
-            if _PROFILE.fullmatch(profile) and beside.exists():
-                sources.append(_source(beside, profile))
+            profile_file = path.parent / f"application-{profile}{suffix}"
+            if _PROFILE.fullmatch(profile) and profile_file.exists():
+                sources.append(_source(profile_file, profile))
     return meant(sources, environ, profiles, uuid4().hex), profiles
 
 

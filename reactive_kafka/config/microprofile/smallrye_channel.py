@@ -1,13 +1,13 @@
-"""One channel of SmallRye's as leaves of ours: its attributes, those of its connector, and the
-shared ones. Pure.
+"""Turns one channel of SmallRye's into leaves of ours. Pure.
 
-Where SmallRye takes something else than we do when nothing is given, that is written out: a channel
-runs as it did.
+A channel has its own attributes, those of its connector, and shared ones. Defaults of SmallRye's
+that differ from ours are written out, so that a channel runs as it did.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from reactive_kafka.config.client_properties import (
@@ -35,7 +35,7 @@ from reactive_kafka.config.microprofile.property_values import Given, Values
 T = TypeVar("T")
 
 SHARED = "kafka."
-"""What Quarkus' ``default-kafka-broker`` is made of: properties for every channel."""
+"""The prefix of Quarkus' ``default-kafka-broker``: client properties of all channels."""
 CONNECTOR = "smallrye-kafka"
 CONNECTORS = tuple(f"mp.messaging.connector.{name}." for name in (CONNECTOR, "kafka"))
 OTHER_SIDE = {"incoming": "outgoing", "outgoing": "incoming"}
@@ -46,14 +46,14 @@ _CLIENTS_LIKE = {
     "dead-letter-queue.": "outgoing",
     "delayed-retry-topic.consumer.": "incoming",
 }
-"""A side, or the prefix of a table -> the side whose client it has."""
+"""A side, or the prefix of a table -> the side that has such a client."""
 EMPTY_MEANS_SOMETHING = ("ssl.endpoint.identification.algorithm",)
 SHARED_IN_OURS = ("bootstrap.servers",)
 """Attributes that ``[kafka]`` has for all channels, as it has the client's properties."""
 
 
 class SmallRyeChannel:
-    """What the properties say of one channel; the rules of both sides."""
+    """What the properties say of one channel. Its subclasses have the rules of each side."""
 
     side = ""
 
@@ -61,28 +61,32 @@ class SmallRyeChannel:
         self.values = values
         self.name = name
         self.notes = notes
-        # Of its first property.
+        # The origin of its first property.
         self.origin = origin
         start = f"mp.messaging.{self.side}."
-        self.own = (f'{start}"{name}".', f"{start}{name}.")
+        self.prefixes = (f'{start}"{name}".', f"{start}{name}.")
 
     def find(self, name: str, *, shared: bool = True) -> Given | None:
-        """The value of an attribute: the channel's, its connector's, or, with *shared*, that of all
+        """Return the value of an attribute; None without one.
+
+        That is the channel's own value, else its connector's, else, if *shared*, that of all
         channels.
         """
         found = attribute(self.side, name)
-        spelled = (name, *found.also) if found is not None and found.name == name else (name,)
+        spellings = (name, *found.also) if found is not None and found.name == name else (name,)
         lookup = self.values.find_even_empty if name in EMPTY_MEANS_SOMETHING else self.values.find
-        for prefix in (*self.own, *CONNECTORS, *([SHARED] if shared else [])):
-            for one in spelled:
-                if (given := lookup(prefix + one)) is not None:
+        prefixes = (*self.prefixes, *CONNECTORS)
+        if shared:
+            prefixes += (SHARED,)
+        for prefix in prefixes:
+            for spelling in spellings:
+                given = lookup(prefix + spelling)
+                if given is not None:
                     return given
         return None
 
     def set(self, key: str, value: Any, given: Given | None, problem: str | None = None) -> None:
-        """One of the channel's keys: ``table.key`` for one in a table; by default where nothing was
-        *given*.
-        """
+        """Set one of our keys, or ``table.key``. Without *given* it is a default of SmallRye's."""
         table, _, last = key.partition(".")
         path = (self.side, self.name, *((table, last) if last else (table,)))
         if given is None:
@@ -90,10 +94,8 @@ class SmallRyeChannel:
         else:
             self.notes.set(path, value, given, problem)
 
-    def said(self, name: str, convert: Callable[[str], T], default: T) -> T:
-        """The value of an attribute with a rule of its own; *default*, with a problem, if it cannot
-        be read.
-        """
+    def parsed(self, name: str, convert: Callable[[str], T], default: T) -> T:
+        """Return the value of an attribute; *default* without one, or with a problem."""
         given = self.find(name)
         if given is None:
             return default
@@ -106,7 +108,7 @@ class SmallRyeChannel:
     def convert(
         self, name: str, key: str, convert: Callable[[str], Any], *, shared: bool = True
     ) -> bool:
-        """Set *key* to what an attribute says; False if it says nothing."""
+        """Set *key* to the value of an attribute; return False if it has none."""
         given = self.find(name, shared=shared)
         if given is None:
             return False
@@ -117,17 +119,19 @@ class SmallRyeChannel:
         return True
 
     def read(self) -> None:
-        """Note everything."""
-        for one in ATTRIBUTES:
-            if self.side not in one.sides:
+        """Note everything that the properties say of the channel."""
+        for each in ATTRIBUTES:
+            if self.side not in each.sides:
                 continue
-            if one.is_refused:
-                self._refuse(one)
-            elif one.is_mapped and one.read is not None:
-                self.convert(one.name, one.ours, one.read, shared=one.name not in SHARED_IN_OURS)
-        for name in dict.fromkeys(self._others()):
-            self._native(name)
-        if (servers := self.find("bootstrap.servers", shared=False)) is not None:
+            if each.is_refused:
+                self._refuse(each)
+            elif each.is_mapped and each.read is not None:
+                is_shared = each.name not in SHARED_IN_OURS
+                self.convert(each.name, each.ours, each.read, shared=is_shared)
+        for name in dict.fromkeys(self._other_names()):
+            self._read_client_property(name)
+        servers = self.find("bootstrap.servers", shared=False)
+        if servers is not None:
             self.notes.warn_of_protocols(servers, self.find("security.protocol"))
         self.read_client_id()
         self.read_registry()
@@ -137,24 +141,28 @@ class SmallRyeChannel:
         """Note what several attributes say together."""
         raise NotImplementedError
 
-    def _refuse(self, one: Attribute) -> None:
-        given = self.find(one.name)
-        if given is None or one.read is None:
+    def _refuse(self, refused: Attribute) -> None:
+        """Note a problem for an attribute that is not supported, unless it has its default."""
+        given = self.find(refused.name)
+        if given is None or refused.read is None:
             return
-        try:
-            is_default = bool(one.default) and one.read(given.text) == one.read(one.default)
-        except ValueError:
-            is_default = False
+        is_default = False
+        if refused.default:
+            with suppress(ValueError):
+                is_default = refused.read(given.text) == refused.read(refused.default)
         if not is_default:
-            self.notes.wrong(given, f"not supported: {one.instead}")
+            self.notes.wrong(given, f"not supported: {refused.instead}")
 
-    def _others(self) -> Iterator[str]:
-        """The names under the channel and its connector that are no attributes: the client's own
-        properties.
+    def _other_names(self) -> Iterator[str]:
+        """Yield the names under the channel and its connector that are not SmallRye's attributes.
+
+        Variables cannot be listed by their prefix, because they may belong to another channel. So
+        they are looked up by all names that they may have.
         """
-        for prefix in (*self.own, *CONNECTORS):
-            for name in self.values.names(prefix):
-                if attribute(self.side, name := name.removeprefix(prefix)) is None:
+        for prefix in (*self.prefixes, *CONNECTORS):
+            for full_name in self.values.names(prefix):
+                name = full_name.removeprefix(prefix)
+                if attribute(self.side, name) is None:
                     yield name
             for table in ("", *NATIVE_TABLES):
                 known = (f"{table}{prop.kafka}" for prop in PROPERTIES)
@@ -163,69 +171,61 @@ class SmallRyeChannel:
                 if attribute(self.side, name) is None and self.values.is_variable(prefix + name):
                     yield name
 
-    def _native(self, name: str) -> None:
-        """A property of Kafka's client, the channel's or that of one of its tables; or nobody's."""
+    def _read_client_property(self, name: str) -> None:
+        """Read a property of the channel's client, or of the client of one of its tables."""
         if name == "client.id" or attribute(self.side, name) is not None:
             return
         given = self.find(name, shared=False)
         if given is None:
             return
-        prefix = next((one for one in NATIVE_TABLES if name.startswith(one)), "")
+        prefix = next((each for each in NATIVE_TABLES if name.startswith(each)), "")
         inside = name.removeprefix(prefix)
         known = find(inside)
         if self._is_of_other_side(name, prefix, known):
-            # A connector's attributes are those of both sides.
+            # A connector has the attributes of both sides.
             if not given.name.startswith(CONNECTORS):
                 self.notes.warn(given, self._why_ignored(prefix))
             return
         is_kafkas = known or refusal(inside) or inside == AUTO_COMMIT_INTERVAL.kafka
         if is_kafkas or (prefix and inside == "bootstrap.servers"):
             path = (self.side, self.name, *([NATIVE_TABLES[prefix]] if prefix else []), inside)
-            value = (
-                read.servers(given.text)
-                if inside == "bootstrap.servers"
-                else read.scalar(given.text)
-            )
-            self.notes.set(path, value, given)
+            convert = read.servers if inside == "bootstrap.servers" else read.scalar
+            self.notes.set(path, convert(given.text), given)
             return
         if self.values.is_referenced(given.name):
             # A variable of the application's own.
             return
         near = did_you_mean(name, [*names_of(self.side), *names_like("session.timeout.ms")])
-        hint = (
-            f"; did you mean {near!r}?"
-            if near
-            else ": neither SmallRye nor Kafka's client has one of that name"
-        )
-        self.notes.wrong(given, f"unknown attribute{hint}", is_open=False)
+        if near is not None:
+            why = f"unknown attribute; did you mean {near!r}?"
+        else:
+            why = "unknown attribute: neither SmallRye nor Kafka's client has one of that name"
+        self.notes.wrong(given, why, is_open=False)
 
     def _is_of_other_side(self, name: str, prefix: str, known: Property | None) -> bool:
-        """Whether SmallRye, or the client, ignores it here, because it is about the other kind of
-        channel or client.
-        """
+        """Return whether an attribute is for the other side, so that SmallRye ignores it here."""
         if not prefix:
             if attribute(OTHER_SIDE[self.side], name) is not None:
                 return True
         elif self.side == "outgoing":
-            # Failures are those of incoming channels.
+            # Only incoming channels have failures.
             return True
         side = _CLIENTS_LIKE[prefix or self.side]
-        inside = name.removeprefix(prefix)
-        if (
-            prefix
-            and attribute(side, inside) is None
-            and attribute(OTHER_SIDE[side], inside) is not None
-        ):
-            return True
+        if prefix:
+            inside = name.removeprefix(prefix)
+            if attribute(side, inside) is None and attribute(OTHER_SIDE[side], inside) is not None:
+                return True
         return known is not None and _CLIENT[side] not in known.sides
 
     def _why_ignored(self, prefix: str) -> str:
         if prefix and self.side == "incoming":
-            return f"has no effect: it is no property of a {_CLIENT[_CLIENTS_LIKE[prefix]]}, and SmallRye ignores it"
-        return f"has no effect: it belongs to {OTHER_SIDE[self.side]} channels, and SmallRye ignores it here"
+            client = _CLIENT[_CLIENTS_LIKE[prefix]]
+            return f"has no effect: it is no property of a {client}, and SmallRye ignores it"
+        other = OTHER_SIDE[self.side]
+        return f"has no effect: it belongs to {other} channels, and SmallRye ignores it here"
 
     def read_client_id(self) -> None:
-        """``client.id``, as SmallRye makes it of the prefix and the name."""
+        """Set ``client.id`` as SmallRye does: the prefix, then the id or the channel's name."""
         prefix = self.find("client-id-prefix")
         own = self.find("client.id")
         if prefix is None and own is not None:
@@ -234,10 +234,11 @@ class SmallRyeChannel:
             return
         kind = "consumer" if self.side == "incoming" else "producer"
         start = prefix.text if prefix is not None else f"kafka-{kind}-"
-        self.set("client_id", start + (own.text if own is not None else self.name), prefix)
+        name = own.text if own is not None else self.name
+        self.set("client_id", start + name, prefix)
 
     def read_registry(self) -> None:
-        """The schema registry, which all channels share."""
+        """Read the schema registry, which all channels share."""
         url = self.find("schema.registry.url")
         user = self.find("basic.auth.user.info")
         if url is not None:
@@ -251,4 +252,4 @@ class SmallRyeChannel:
             self.notes.set(("schema_registry", "password"), password, user)
         source = self.find("basic.auth.credentials.source")
         if source is not None and source.text != "USER_INFO":
-            self.notes.wrong(source, "expected USER_INFO; other sources are Java's")
+            self.notes.wrong(source, "expected USER_INFO; other sources exist only in Java")

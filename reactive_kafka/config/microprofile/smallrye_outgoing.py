@@ -1,4 +1,4 @@
-"""What several attributes of an outgoing channel say together. Pure."""
+"""The rules of outgoing channels of SmallRye's. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from reactive_kafka.config.microprofile.smallrye_channel import SHARED, SmallRye
 
 
 class SmallRyeOutgoing(SmallRyeChannel):
-    """An outgoing channel."""
+    """An outgoing channel of SmallRye's."""
 
     side = "outgoing"
 
     def read_rules(self) -> None:
+        """Note what several attributes say together."""
         self.convert("topic", "topic", read.text)
-        is_safe = self.find("transactional.id") or self.said(
+        is_safe = self.find("transactional.id") or self.parsed(
             "enable.idempotence", read.boolean, False
         )
         acks = self.find("acks")
@@ -23,17 +24,18 @@ class SmallRyeOutgoing(SmallRyeChannel):
             self.set("acks", 1, None)
         if self.find("delivery.timeout.ms") is None:
             self.set("send_timeout", "2m", None)
-        self._events()
-        # SmallRye's waitForWriteCompletion is about the ack, which follows the write here in any
-        # case. Our own wait_for_write is about the next record, and has no counterpart there.
+        self._cloud_events()
+        # SmallRye's waitForWriteCompletion is about the ack, which here always follows the write.
+        # Our wait_for_write is about the next record, which SmallRye cannot hold back.
         for name in ("merge", "health-topic-verification-enabled", "waitForWriteCompletion"):
-            self.said(name, read.boolean, False)
+            self.parsed(name, read.boolean, False)
 
-    def _events(self) -> None:
-        """CloudEvents: with a type and a source all records are events; else those that say so
-        themselves.
+    def _cloud_events(self) -> None:
+        """Set which records are CloudEvents.
+
+        With a type and a source all are. Otherwise only those that say so themselves.
         """
-        if not self.said("cloud-events", read.boolean, True):
+        if not self.parsed("cloud-events", read.boolean, True):
             self.set("cloud_events", False, self.find("cloud-events"))
             return
         given = {
@@ -41,11 +43,11 @@ class SmallRyeOutgoing(SmallRyeChannel):
             for part in ("type", "source", "subject", "mode")
         }
         if given["type"] is not None and given["source"] is not None:
-            for part, one in given.items():
-                if one is not None:
-                    self.set(f"cloud_events.{part}", one.text, one)
+            for part, attribute in given.items():
+                if attribute is not None:
+                    self.set(f"cloud_events.{part}", attribute.text, attribute)
             return
-        for one in filter(None, given.values()):
+        for attribute in filter(None, given.values()):
             self.notes.wrong(
-                one, "not supported without both cloud-events-type and cloud-events-source"
+                attribute, "not supported without both cloud-events-type and cloud-events-source"
             )

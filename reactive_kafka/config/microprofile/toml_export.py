@@ -1,6 +1,4 @@
-"""The TOML that an ``application.properties`` means, for whoever moves. No secret stands in it.
-Pure.
-"""
+"""Writes the TOML that an ``application.properties`` means, without its secrets. Pure."""
 
 from __future__ import annotations
 
@@ -21,17 +19,17 @@ _DEFAULT = "SmallRye's default"
 
 
 def toml_of(meant: QuarkusConfig, head: str, warnings: Iterable[str]) -> str:
-    """The text of a file that says the same; *head* and *warnings* are its first lines, as
-    comments.
+    """Return the text of a TOML file that says the same.
+
+    Its first lines are comments: *head* and the *warnings*.
     """
-    lines = [
-        f"# {' '.join(line.split())}" for line in (head, *(f"warning: {one}" for one in warnings))
-    ]
+    comments = [head, *(f"warning: {warning}" for warning in warnings)]
+    lines = [f"# {' '.join(comment.split())}" for comment in comments]
     return "\n".join((*lines, *_tables(meant))) + "\n"
 
 
 def _tables(meant: QuarkusConfig) -> Iterator[str]:
-    # Of one path the last one counts.
+    # Of two leaves with one path the last one counts.
     leaves = {leaf.path: leaf for leaf in meant.layer.leaves}
     tables: dict[KeyPath, list[Leaf]] = {}
     for path, leaf in leaves.items():
@@ -47,8 +45,9 @@ def _tables(meant: QuarkusConfig) -> Iterator[str]:
 
 
 def _to_be_set(leaf: Leaf) -> str:
-    """A key whose value is another one at each start. Written down it would be one for all
-    replicas, for ever.
+    """Return a comment for a key whose value is new at each start.
+
+    Written down, it would be one value for all replicas and for all time.
     """
     key = leaf.path[-1]
     example = "..."
@@ -73,11 +72,12 @@ def _line(leaf: Leaf, given: Mapping[KeyPath, Given]) -> str:
 
 
 def _variable(path: KeyPath, source: Given) -> str:
-    """The variable that a secret is to stand in: the one that it comes from, else one of the
-    property's own name.
+    """Return the variable that should hold a secret.
+
+    That is the one that it comes from, else one with the name of the property.
     """
     name = source.reference or alpha(source.name)
-    # The property holds the user as well.
+    # The property holds the user and the password, so that its variable cannot be used as it is.
     is_part = path == ("schema_registry", "password")
     return f"{name}_PASSWORD" if is_part else name
 

@@ -1,5 +1,4 @@
-"""A YAML file of Quarkus as the properties that it means: tables are names with dots, lists are
-texts with commas.
+"""Turns a YAML file of Quarkus into properties: tables become dots, lists become commas.
 
 Source: ``io.smallrye.config.source.yaml.YamlConfigSource``. It merges all documents of a file; a
 later one wins.
@@ -15,8 +14,9 @@ from reactive_kafka.config.yaml_text import yaml_documents
 from reactive_kafka.errors import ConfigError
 
 MOST_CHARACTERS = 8 * 1024 * 1024
-"""Of all names and values: each value has the names of all its tables, so a few long ones could
-fill the memory.
+"""The most characters of all names and values.
+
+Each name contains those of all its tables, so a few long names could fill the memory.
 """
 _SPECIAL = re.compile(r"[\\,]")
 _CHANNELS = re.compile(r"(?:%[^.]*\.)?mp\.messaging\.(?:incoming|outgoing)")
@@ -24,12 +24,12 @@ _TRUE = frozenset({"yes", "true", "on"})
 
 
 def yaml_entries(source: str, text: str) -> tuple[Entry, ...]:
-    """All entries in their order; of two of one name the last one counts.
+    """Return all entries in their order. If a name is there twice, the last one counts.
 
     Raises:
         ConfigError: It is not YAML, has a key twice in one table, is nested or expands too far, or
             has no tables.
-        MissingExtraError: There is no PyYAML.
+        MissingExtraError: PyYAML is not installed.
     """
     flat = _Flat(source)
     for root in yaml_documents(source, text):
@@ -43,7 +43,7 @@ def yaml_entries(source: str, text: str) -> tuple[Entry, ...]:
 
 
 class _Flat:
-    """The entries of a file, as they are found."""
+    """Collects the entries of a file."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -51,7 +51,7 @@ class _Flat:
         self.entries: list[Entry] = []
 
     def add(self, node: Any, name: str, line: int) -> None:
-        """Add what *node* says, which is the value of *name*; *line* is that of its key."""
+        """Add the entries of *node*, the value of *name*; *line* is that of its key."""
         self._measure(name, line)
         if node.id == "mapping":
             for key, value in node.value:
@@ -73,7 +73,7 @@ class _Flat:
             )
         own = "" if _is_null(key) else str(key.value)
         if not own:
-            # ~ has the value of the table itself.
+            # The key ~ holds the value of the table's own name.
             return name
         if "." in own and own[0] != '"' and value.id == "mapping" and _CHANNELS.fullmatch(name):
             own = f'"{own}"'
@@ -96,9 +96,7 @@ def _is_null(node: Any) -> bool:
 
 
 def _text(node: Any) -> str:
-    """A value as Java writes it: nothing for null, true and false, and all else as it stands
-    there.
-    """
+    """Return a value as Java has it: nothing for null, true or false, anything else as written."""
     if _is_null(node):
         return ""
     if str(node.tag).endswith(":bool"):

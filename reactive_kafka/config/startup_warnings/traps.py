@@ -70,7 +70,8 @@ def _ignored_files(
     if named and Path(named) not in paths:
         instead = ", ".join(map(str, paths)) or "App({...}), which has tables"
         yield (
-            f"{VARIABLE}{FILE_VARIABLE} = {named!r}: not read: the configuration is that of {instead}"
+            f"{VARIABLE}{FILE_VARIABLE} = {named!r}: not read: the configuration is that of "
+            f"{instead}"
         )
     elif has_tables and not paths and Path(DEFAULT_FILE).exists():
         why = (
@@ -147,8 +148,9 @@ def shared_groups(channels: Iterable[IncomingSettings]) -> Iterator[str]:
         if any(subscription != first_subscription for _, subscription in members):
             names = _listed([channel.name for channel, _ in members])
             yield (
-                f"{place}: give each channel a group_id of its own: {names} are members of one group "
-                "and read different topics, so all give up their partitions when one joins or leaves"
+                f"{place}: give each channel a group_id of its own: {names} are members of one "
+                "group and read different topics, so all give up their partitions when one joins "
+                "or leaves"
             )
         for (one, one_reads), (other, other_reads) in combinations(members, 2):
             topic = _common_topic(one_reads, other_reads)

@@ -84,8 +84,7 @@ def _of_attempts(view: View) -> Contradictions:
                 "and no wait",
             )
     if view["restart.max_attempts"] < 1:
-        keys = ("backoff", "max_backoff")
-        names = [f"restart.{key}" for key in keys if view.differs(f"restart.{key}")]
+        names = [name for name in ("restart.backoff", "restart.max_backoff") if view.differs(name)]
         if names:
             yield (
                 (*names, "restart.max_attempts"),

@@ -101,7 +101,7 @@ def test_what_looks_like_a_reference_is_none() -> None:
 def test_warnings_stand_above_it() -> None:
     toml = printed("mp.messaging.incoming.orders.topic=t\n")
     assert "# warning: " in toml.splitlines()[1]
-    assert "without group.id and quarkus.application.name" in toml.splitlines()[1]
+    assert "set group.id or quarkus.application.name" in toml.splitlines()[1]
 
 
 @pytest.mark.parametrize(
