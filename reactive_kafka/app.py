@@ -15,7 +15,7 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.kafka_connector import EMBEDDED, KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
-from reactive_kafka.config.load import ConfigSource, read_settings
+from reactive_kafka.config.load import ConfigSource, LoadedConfiguration, read_settings
 from reactive_kafka.config.settings import AckMode, Settings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
@@ -85,7 +85,7 @@ class App(Decorators):
         self._stores: OpenStore | None = None
         self._settings: Settings | None = None
         # The configuration as it was read, without channels that were added later.
-        self._reading: Reading | None = None
+        self._reading: LoadedConfiguration | None = None
         self._plan: AppPlan | None = None
         # Tests change each plan with it.
         self._fit: Callable[[AppPlan], AppPlan] | None = None

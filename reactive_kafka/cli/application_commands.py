@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +21,8 @@ from reactive_kafka.config.dump import dump, spark_table
 from reactive_kafka.config.load import toml_of_quarkus
 from reactive_kafka.config.settings import IncomingSettings, Settings
 from reactive_kafka.formats.payload_type import name_of
-from reactive_kafka.handlers.signature import HandlerSpec, name_of_handler
-from reactive_kafka.handlers.spec import AppSpec
-from reactive_kafka.planning.plans import IncomingPlan
+from reactive_kafka.handlers.signature import Shape, name_of_handler
+from reactive_kafka.planning.plans import AppPlan, HandlerPlan, IncomingPlan
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.batches.spark_function import SparkFunction
@@ -192,7 +191,7 @@ def check(
     click.echo(f"\n{target} is fine: {', '.join(counts)}")
 
 
-def _tables(settings: Settings, spec: AppSpec) -> dict[str, Any]:
+def _tables(settings: Settings, spec: AppPlan) -> dict[str, Any]:
     """Return the effective settings as tables, with what the handlers add to them."""
     planned = {name: channel.settings for name, channel in spec.incoming.items()}
     tables = dump(replace(settings, incoming=planned))
@@ -209,7 +208,7 @@ def _refuse_warnings(count: int) -> None:
         raise WrongUsage(f"{counted(count, 'warning')}, and with --strict there must be none")
 
 
-def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
+def _report(tables: Mapping[str, Any], spec: AppPlan) -> Iterator[str]:
     """Yield the lines that ``check`` prints about the settings."""
     servers = tables["kafka"]["bootstrap_servers"]
     http = tables["http"]
@@ -224,7 +223,7 @@ def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
     for name, channel in spec.incoming.items():
         table = tables["incoming"][name]
         yield f"\nincoming {name}: {_what_is_read(table)}{_own_brokers(table, servers)}"
-        yield from _handlers(channel)
+        yield from _consumers(channel)
         yield from _settings(table)
     for source in spec.sources:
         yield f"\nsource {source.name}: sends what it yields to {', '.join(source.outgoing)}"
@@ -239,15 +238,14 @@ def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
         yield from _handlers(memory.handlers)
 
 
-def _senders(name: str, spec: AppSpec) -> str:
+def _senders(channel: str, plan: AppPlan) -> str:
     """Return the functions whose results go to a channel."""
     handlers = [
-        handler.name
-        for channel in (*spec.incoming.values(), *spec.memory.values())
-        for handler in channel.handlers
-        if name in channel.outgoing_of(handler)
+        handler_plan.handler.name
+        for handler_plan in plan.handlers
+        if channel in handler_plan.outgoing
     ]
-    sources = [f"source {source.name}" for source in spec.sources if name in source.outgoing]
+    sources = [f"source {source.name}" for source in plan.sources if channel in source.outgoing]
     return ", ".join(dict.fromkeys([*handlers, *sources]))
 
 
@@ -274,24 +272,25 @@ def _consumers(plan: IncomingPlan) -> Iterator[str]:
         yield f"  handler = {_on_spark(plan.spark, plan.settings)}"
     elif not plan.handlers:
         yield "  handler = none: for `async for message in app.channel(...)`"
-    elif not channel.branches:
-        yield f"  handler = {_handler(channel.handler, channel.outgoing)}"
-    for branch in channel.branches:
-        when = "" if branch.when is None else f", when {name_of_handler(branch.when)}"
-        yield f"  handler = {_handler(branch.handler, branch.outgoing)}{when}"
+    yield from _handlers(plan.handlers)
 
 
-def _handler(handler: HandlerSpec, outgoing: tuple[str, ...]) -> str:
+def _handlers(handlers: Sequence[HandlerPlan]) -> Iterator[str]:
+    for handler in handlers:
+        when = "" if handler.when is None else f", when {name_of_handler(handler.when)}"
+        yield f"  handler = {_handler(handler)}{when}"
+
+
+def _handler(plan: HandlerPlan) -> str:
     """Return a handler with its argument, where it runs, and where its results go."""
+    handler = plan.handler
     argument = name_of(handler.payload_type)
-    if handler.shape.name != "PAYLOAD":
+    if handler.shape is not Shape.PAYLOAD:
         argument = f"{handler.shape.name.capitalize()}[{argument}]"
     runs = "on the event loop" if handler.is_async else "in worker threads"
-    text = f"{handler.name}({argument}), {runs}"
-    if not outgoing:
-        return text
-    sends = "sends what it yields to" if handler.yields else "sends to"
-    return f"{text}, {sends} {', '.join(outgoing)}"
+    what = "sends what it yields to" if handler.yields else "sends to"
+    sends = f", {what} {', '.join(plan.outgoing)}" if plan.outgoing else ""
+    return f"{handler.name}({argument}), {runs}{sends}"
 
 
 def _on_spark(spark: SparkFunction, settings: IncomingSettings) -> str:

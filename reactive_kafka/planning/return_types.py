@@ -8,7 +8,7 @@ from typing import Any
 
 from reactive_kafka.config.settings import OutgoingSettings
 from reactive_kafka.formats import FormatError
-from reactive_kafka.formats.payload_type import is_union
+from reactive_kafka.formats.payload_type import is_union, payload_type_of
 from reactive_kafka.formats.registered.codecs import check_written
 from reactive_kafka.handlers.signature import name_and_place
 from reactive_kafka.outgoing.result_records import is_sent_whole
@@ -68,9 +68,9 @@ def _classes_in(returned: Any) -> Iterator[type]:
 
     None for a Record, and for what has values inside.
     """
-    base = wanted(returned).base
+    base = payload_type_of(returned).base
     members = typing.get_args(base) if is_union(base) else (base,)
     for member in members:
-        kind = wanted(member).base
+        kind = payload_type_of(member).base
         if isinstance(kind, type) and not is_sent_whole(kind):
             yield kind

@@ -25,7 +25,7 @@ from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.errors import ChannelClosedError, ConfigError
-from reactive_kafka.formats.registered.channel_schemas import ChannelSchemas
+from reactive_kafka.formats.registered.channel_schemas import ChannelSchemas, SchemaRequester
 from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
@@ -123,7 +123,7 @@ class RunChannels:
 
         return SparkEngine(self._plan.settings.spark, ranges="ranges" in modes)
 
-    def _schema_registry(self, used: Iterable[object]) -> Asker | None:
+    def _schema_registry(self, used: Iterable[object]) -> SchemaRequester | None:
         """Return the schema registry, or None if no channel uses it."""
         if not any(used):
             return None

@@ -13,7 +13,7 @@ from typing import Any
 
 from reactive_kafka.broker.kafka_connector import EMBEDDED
 from reactive_kafka.cli.asyncapi.flows import Flow, MessageContent, described
-from reactive_kafka.formats.annotation_schemas import Schema
+from reactive_kafka.formats.annotation_schemas import Schema, schemas_of_types
 from reactive_kafka.formats.format_names import FLOATS, INTEGERS
 
 VERSION = "3.0.0"
@@ -59,7 +59,9 @@ def document(info: Info, flows: Iterable[Flow]) -> dict[str, Any]:
     all_flows = list(flows)
     contents = [content for flow in all_flows for content in flow.contents]
     # All at once, so that a model that several messages use is one schema.
-    payloads, models = schemas_of([content.asked for content in contents], "#/components/schemas/")
+    payloads, models = schemas_of_types(
+        [content.asked for content in contents], "#/components/schemas/"
+    )
     parts = _Parts()
     rest = iter(zip(contents, payloads, strict=True))
     for flow in all_flows:

@@ -16,11 +16,11 @@ from reactive_kafka.channel.client_roles import group_of_retries
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.failure import headers
 from reactive_kafka.formats.annotation_schemas import DescribedType
-from reactive_kafka.formats.payload_type import is_union, name_of, parts_of
+from reactive_kafka.formats.payload_type import is_union, name_of, parts_of, payload_type_of
 from reactive_kafka.handlers.introspection import owner_of
 from reactive_kafka.handlers.signature import name_of_handler
 from reactive_kafka.outgoing.reply_headers import CORRELATION_ID
-from reactive_kafka.planning.plans import IncomingPlan, OutgoingPlan
+from reactive_kafka.planning.plans import AppPlan, IncomingPlan, OutgoingPlan
 from reactive_kafka.records import Record
 
 # Headers in each dead letter and each retry.
@@ -38,7 +38,7 @@ class MessageContent:
 
     name: str
     # The type of the value.
-    asked: Asked = _UNKNOWN
+    asked: DescribedType = _UNKNOWN
     # The format of the value, and of the key. None: not known.
     format: str | None = None
     key_format: str | None = None
@@ -66,7 +66,7 @@ class Flow:
     reply_topic: str | None = None
 
 
-def flows_of(spec: AppSpec) -> Iterator[Flow]:
+def flows_of(spec: AppPlan) -> Iterator[Flow]:
     """Yield all flows of an application. Memory channels have no topic, so they are left out."""
     for incoming in spec.incoming.values():
         flow = _received(incoming)
@@ -86,7 +86,7 @@ def _received(spec: IncomingPlan) -> Flow:
         functions = (spec.spark.function,)
     elif handlers:
         payloads = []
-        for handler in spec.handlers:
+        for handler in handlers:
             # A list, because types need not be hashable.
             if handler.payload_type not in payloads:
                 payloads.append(handler.payload_type)
@@ -163,13 +163,15 @@ def _failed(settings: IncomingSettings, contents: Sequence[MessageContent]) -> I
         )
 
 
-def _senders(channel: str, spec: AppSpec) -> Iterator[tuple[Callable[..., Any], Any]]:
+def _senders(channel: str, spec: AppPlan) -> Iterator[tuple[Callable[..., Any], Any]]:
     """Yield each function whose results go to a channel, and the type of what it sends."""
-    for incoming in (*spec.incoming.values(), *spec.memory.values()):
-        for handler in incoming.handlers:
-            if channel in incoming.outgoing_of(handler):
-                sent = _item_type(handler.returns) if handler.yields else handler.returns
-                yield handler.function, sent
+    for plan in spec.handlers:
+        if channel in plan.outgoing:
+            handler = plan.handler
+            yield (
+                handler.function,
+                _item_type(handler.returns) if handler.yields else handler.returns,
+            )
     for source in spec.sources:
         if channel in source.outgoing:
             yield source.function, _item_type(source.returns)
@@ -194,7 +196,7 @@ def _sent(spec: OutgoingPlan, senders: Sequence[tuple[Callable[..., Any], Any]])
         contents.append(
             MessageContent(
                 name=_type_name(annotation) or settings.name,
-                asked=Asked(annotation, "serialization"),
+                asked=DescribedType(annotation, "serialization"),
                 format=value_format,
                 key_format=settings.key_serializer,
                 headers=frozenset(settings.propagate_headers or ()),
@@ -240,7 +242,7 @@ def _value_of(returned: Any) -> Any:
 
 def _format_of(annotation: Any) -> str:
     """Return the format for values of a type, if no format is configured."""
-    base = wanted(annotation).base
+    base = payload_type_of(annotation).base
     if base is bytes:
         return "bytes"
     return "string" if base is str else "json"

@@ -105,8 +105,8 @@ def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
     if missing:
         return f"it has no header {', '.join(missing)}"
     topic = (texts["topic"] or b"").decode("ascii", "replace")
-    partition = number_of(texts["partition"])
-    offset = number_of(texts["offset"])
+    partition = parse_count(texts["partition"])
+    offset = parse_count(texts["offset"])
     if not is_topic(topic):
         return f"its header {kind.prefix}topic is {shown(texts['topic'])!r}"
     if partition is None:
@@ -118,7 +118,7 @@ def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
 
 def original_timestamp(record: RawRecord) -> int | None:
     """Return the timestamp (ms) of the record that became this letter, else the letter's own."""
-    named = number_of(_newest(record.headers).get(LETTER_TIMESTAMP))
+    named = parse_count(_newest(record.headers).get(LETTER_TIMESTAMP))
     return record.timestamp if named is None else named
 
 

@@ -36,7 +36,7 @@ from reactive_kafka.cli.stored_positions import (
     read_group,
     set_positions,
 )
-from reactive_kafka.config.microprofile.converters import milliseconds
+from reactive_kafka.partitions.start_choice import timestamp_ms
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.metadata.codec import without_topic
 
@@ -147,7 +147,7 @@ async def _planned(cluster: ClusterAccess, to: To, chosen: Sequence[Position]) -
     if isinstance(to, datetime):
         async with cluster.clients() as (_, inspector):
             offsets_at_time = await inspector.offsets_for_times(
-                {position.partition: milliseconds(to) for position in chosen}
+                {position.partition: timestamp_ms(to) for position in chosen}
             )
     logs = {position.partition: position.log for position in chosen}
     before = {

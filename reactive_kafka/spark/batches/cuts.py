@@ -15,7 +15,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.delivery.lanes.lane import Lane
+from reactive_kafka.delivery.lanes.lane import Lane, LaneSlice
 from reactive_kafka.delivery.lanes.lane_states import OPEN
 from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.fetching.budget import MAX_WINDOW_RECORDS
@@ -96,7 +96,7 @@ class BatchQueue:
         if self._lanes.is_at_end or self._lanes.out_of_room:
             # No more records can come, so there is nothing to wait for.
             limits = replace(limits, max_wait_s=0.0)
-        return max(batch_due(self._free_lanes(), limits, self._weight), self._lanes.whole_at)
+        return max(batch_due(self._free_lanes(), limits, self._weight), self._lanes.batch_at)
 
     def next_full(self, held: Iterable[Lane]) -> list[RecordRun]:
         """Return the next batch if it is full, so that it can be prepared. Its records stay queued.
@@ -126,7 +126,7 @@ class BatchQueue:
 
     def _free_lanes(self) -> list[Lane]:
         """Return the lanes from which a batch may be taken."""
-        free = [lane for lane in self._lanes.whole_lanes() if self._is_free(lane)]
+        free = [lane for lane in self._lanes.takeable_lanes() if self._is_free(lane)]
         for lane in free:
             forget_empty_plans(lane)
         return [lane for lane in free if has_room(lane)]
@@ -287,7 +287,7 @@ def _take_unplanned(
         shares = [candidate.records for candidate in candidates]
     for candidate, share in zip(candidates, shares, strict=True):
         lane = candidate.lane
-        slices: list[Slice] = []
+        slices: list[LaneSlice] = []
         wanted = min(share, records_left)
         while wanted > 0 and bytes_left > 0:
             (part,) = lane.take(wanted, most_pieces=1)
@@ -301,7 +301,7 @@ def _take_unplanned(
                 lane.give_back(part.records[fits:], part.first + fits)
                 bytes_left = 0
             if fits:
-                slices.append(Slice(lane, part.records[:fits], part.first))
+                slices.append(LaneSlice(lane, part.records[:fits], part.first))
             wanted -= fits
             records_left -= fits
             bytes_left -= weight
@@ -319,9 +319,9 @@ def _even_shares(candidates: Sequence[Candidates], room: int) -> list[int]:
     return shares
 
 
-def _runs_of(slices: list[Slice]) -> list[RecordRun]:
+def _runs_of(slices: list[LaneSlice]) -> list[RecordRun]:
     """Make runs of consecutive records from slices of one lane, in ascending order."""
-    runs: list[list[Slice]] = []
+    runs: list[list[LaneSlice]] = []
     for part in sorted(slices, key=lambda part: part.first):
         if not runs or end_of(runs[-1][-1]) != part.first:
             runs.append([])

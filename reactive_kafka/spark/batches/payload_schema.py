@@ -292,7 +292,7 @@ class _ModelReader:
             return self.struct(base, path, outer, forms)
         element = _element(base)
         if element is not None:
-            inner = wanted(element)
+            inner = payload_type_of(element)
             origin = typing.get_origin(base)
             kind = self._kind(inner, f"{path}[]", outer, forms)
             return Collection(

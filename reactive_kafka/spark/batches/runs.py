@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reactive_kafka.delivery.lanes.lane import Lane
+from reactive_kafka.delivery.lanes.lane import Lane, LaneSlice
 from reactive_kafka.spark.batches.batch import BatchPart, SparkRange, spark_range
 from reactive_kafka.tracking.plans import PlannedRange
 from reactive_kafka.tracking.tracker import OffsetTracker
@@ -18,7 +18,7 @@ class RecordRun:
 
     lane: Lane
     # At least one. Their records are Arrow columns or Python ranges of offsets, as in the lane.
-    slices: tuple[Slice, ...]
+    slices: tuple[LaneSlice, ...]
     # The planned range of these records.
     planned: PlannedRange
 
@@ -72,7 +72,7 @@ class RecordRun:
             high = min(end, end_of(piece))
             if low < high:
                 records = piece.records[low - piece.first : high - piece.first]
-                slices.append(Slice(self.lane, records, low))
+                slices.append(LaneSlice(self.lane, records, low))
         return RecordRun(self.lane, tuple(slices), planned)
 
     def index_of(self, offset: int) -> int | None:
@@ -88,7 +88,7 @@ class RecordRun:
         return None
 
 
-def run_of(slices: Sequence[Slice], planned: PlannedRange | None = None) -> RecordRun:
+def run_of(slices: Sequence[LaneSlice], planned: PlannedRange | None = None) -> RecordRun:
     """Make a run of consecutive slices of one lane.
 
     Without *planned* its range goes from its first record to its last one.
@@ -117,12 +117,12 @@ def lanes_of(runs: Iterable[RecordRun]) -> list[Lane]:
     return list({id(run.lane): run.lane for run in runs}.values())
 
 
-def end_of(piece: Slice) -> int:
+def end_of(piece: LaneSlice) -> int:
     """Return the arrival number after the last record of a slice."""
     return piece.first + len(piece.records)
 
 
-def give_back(slices: Sequence[Slice]) -> None:
+def give_back(slices: Sequence[LaneSlice]) -> None:
     """Return slices of one lane to the head of the lane."""
     for piece in reversed(slices):
         piece.lane.give_back(piece.records, piece.first)

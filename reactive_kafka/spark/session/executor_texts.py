@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reactive_kafka.formats.json_text import TextSource
+from reactive_kafka.formats.registered.schema_questions import SchemaQuestion
 from reactive_kafka.spark.batches.blame import CANNOT_READ
 from reactive_kafka.spark.batches.payload_schema import KAFKA_COLUMNS
 from reactive_kafka.spark.batches.spark_function import READ
@@ -18,7 +19,7 @@ _COLUMNS = (
 )
 
 
-def with_texts(records: Any, source: TextSource, answers: Mapping[Ask, Any]) -> Any:
+def with_texts(records: Any, source: TextSource, answers: Mapping[SchemaQuestion, Any]) -> Any:
     """Return *records* with the column `READ`. The executors need this package for it.
 
     Args:
