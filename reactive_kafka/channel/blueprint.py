@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.channel.positions import PositionKeeping, PositionsInGroup
+from reactive_kafka.channel.position_keeping import PositionKeeping, PositionsInGroup
 from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.commit.strategy import CommitStrategy
 from reactive_kafka.config.schema import IncomingSettings

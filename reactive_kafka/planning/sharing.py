@@ -14,7 +14,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.formats.unions import kinds_of, told_apart
 from reactive_kafka.formats.wanted import name_of, wanted
 from reactive_kafka.planning.channel_handlers import ChannelHandler, choose_by_record
-from reactive_kafka.planning.plans import PayloadTypes
+from reactive_kafka.planning.channel_plans import PayloadTypes
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from reactive_kafka.broker.connect import EMBEDDED
 from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings
 from reactive_kafka.planning.channel_handlers import ChannelHandler
-from reactive_kafka.planning.plans import IncomingPlan
+from reactive_kafka.planning.channel_plans import IncomingPlan
 from reactive_kafka.planning.problems import ProblemReport
 
 ISOLATION = "isolation_level"

@@ -19,7 +19,7 @@ from reactive_kafka.formats.wanted import is_union, name_of, parts_of, wanted
 from reactive_kafka.handlers.introspection import owner_of
 from reactive_kafka.handlers.signature import name_of_handler
 from reactive_kafka.outgoing.replies import CORRELATION_ID
-from reactive_kafka.planning.plans import AppPlan, IncomingPlan, OutgoingPlan
+from reactive_kafka.planning.channel_plans import AppPlan, IncomingPlan, OutgoingPlan
 from reactive_kafka.records import Record
 
 # In each dead letter and each retry.
