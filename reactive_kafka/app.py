@@ -38,8 +38,8 @@ from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.planning.added_channel import plan_added_channel, read_added_channel
 from reactive_kafka.planning.application_plan import plan_application
+from reactive_kafka.planning.channel_plans import AppPlan
 from reactive_kafka.planning.dependency_graph import graph_of
-from reactive_kafka.planning.plans import AppPlan
 from reactive_kafka.runtime.failed_start import tell_failed_start
 from reactive_kafka.runtime.package_checks import check_extras
 from reactive_kafka.runtime.run import Run

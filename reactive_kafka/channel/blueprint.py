@@ -8,7 +8,7 @@ from typing import Any
 
 from reactive_kafka.assignment.rebalance_hooks import RebalanceHooks
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.channel.positions import PositionKeeping, PositionsInGroup
+from reactive_kafka.channel.position_keeping import PositionKeeping, PositionsInGroup
 from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.commit.strategy import CommitStrategy
 from reactive_kafka.config.settings import IncomingSettings

@@ -11,7 +11,7 @@ from reactive_kafka.channel.client_parts import ClientParts
 from reactive_kafka.channel.client_roles import client_roles
 from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
 from reactive_kafka.channel.named_functions import HEADER
-from reactive_kafka.channel.positions import SessionAccess
+from reactive_kafka.channel.position_keeping import SessionAccess
 from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.channel.session_signals import ChannelSignals
 from reactive_kafka.channel.status import ChannelStatus

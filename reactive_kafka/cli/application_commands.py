@@ -22,7 +22,7 @@ from reactive_kafka.config.load import toml_of_quarkus
 from reactive_kafka.config.settings import IncomingSettings, Settings
 from reactive_kafka.formats.payload_type import name_of
 from reactive_kafka.handlers.signature import Shape, name_of_handler
-from reactive_kafka.planning.plans import AppPlan, HandlerPlan, IncomingPlan
+from reactive_kafka.planning.channel_plans import AppPlan, HandlerPlan, IncomingPlan
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.batches.spark_function import SparkFunction

@@ -17,8 +17,8 @@ from reactive_kafka.handlers.decorations import IncomingDecoration
 from reactive_kafka.handlers.signature import draft_handler, name_and_place
 from reactive_kafka.handlers.unknown_channels import unknown_channel_problem
 from reactive_kafka.planning.channel_handlers import ChannelHandler
+from reactive_kafka.planning.channel_plans import IncomingPlan
 from reactive_kafka.planning.incoming_plan import plan_incoming
-from reactive_kafka.planning.plans import IncomingPlan
 from reactive_kafka.planning.problems import ProblemReport
 from reactive_kafka.planning.settings_checks import check_objects, check_ordering
 from reactive_kafka.planning.sharing import sharing_problems

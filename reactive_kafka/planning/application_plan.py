@@ -12,13 +12,13 @@ from reactive_kafka.config.load import LoadedConfiguration
 from reactive_kafka.config.settings import Settings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.declared import Declared
+from reactive_kafka.planning.channel_plans import AppPlan, IncomingPlan, MemoryPlan, OutgoingPlan
 from reactive_kafka.planning.exception_names import unknown_exception_names
+from reactive_kafka.planning.function_matching import MatchedFunctions, match_functions
 from reactive_kafka.planning.incoming_plan import plan_incoming
 from reactive_kafka.planning.lost_outputs import may_lose_outputs
-from reactive_kafka.planning.matching import MatchedFunctions, match_functions
 from reactive_kafka.planning.memory_plan import plan_memory
 from reactive_kafka.planning.outgoing_plan import plan_outgoing
-from reactive_kafka.planning.plans import AppPlan, IncomingPlan, MemoryPlan, OutgoingPlan
 from reactive_kafka.planning.problems import ProblemReport
 from reactive_kafka.planning.retry_later_calls import retry_later_without_topics
 from reactive_kafka.planning.return_types import types_without_schema

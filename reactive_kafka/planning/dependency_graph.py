@@ -8,7 +8,7 @@ from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.dependencies.depends import Factory
 from reactive_kafka.handlers.dependencies.graph import Dependent, Graph
 from reactive_kafka.handlers.signature import HandlerFunction
-from reactive_kafka.planning.plans import AppPlan, SourcePlan
+from reactive_kafka.planning.channel_plans import AppPlan, SourcePlan
 
 
 def dependents(

@@ -8,7 +8,7 @@ from typing import Any
 from reactive_kafka.channel.blueprint import RecordReading
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.planning.channel_handlers import ChannelHandler
-from reactive_kafka.planning.plans import HandlerPlan
+from reactive_kafka.planning.channel_plans import HandlerPlan
 from reactive_kafka.planning.sharing import SharedPayload
 from reactive_kafka.records import RawRecord
 

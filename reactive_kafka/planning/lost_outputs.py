@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reactive_kafka.handlers.signature import name_and_place
+from reactive_kafka.planning.channel_plans import IncomingPlan
 from reactive_kafka.planning.method_calls import calls_method
-from reactive_kafka.planning.plans import IncomingPlan
 
 
 def may_lose_outputs(plan: IncomingPlan) -> Iterator[str]:

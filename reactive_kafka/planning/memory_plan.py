@@ -13,9 +13,9 @@ from reactive_kafka.channel.blueprint import RecordReading
 from reactive_kafka.config.settings import MemorySettings, OutgoingSettings
 from reactive_kafka.formats import checker_for, refused_tombstone
 from reactive_kafka.planning.channel_handlers import ChannelHandler, in_order, names_of
+from reactive_kafka.planning.channel_plans import MemoryPlan
 from reactive_kafka.planning.handler_plans import handler_plans
 from reactive_kafka.planning.handler_settings import settings_with_handlers
-from reactive_kafka.planning.plans import MemoryPlan
 from reactive_kafka.planning.problems import ProblemReport
 from reactive_kafka.planning.sharing import shared_payload
 from reactive_kafka.planning.transaction_rules import transactional_outputs_of_memory

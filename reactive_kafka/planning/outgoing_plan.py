@@ -10,8 +10,8 @@ from reactive_kafka.formats import Encoder, SchemaSource, encoder_for
 from reactive_kafka.formats.cloudevents import text_problem
 from reactive_kafka.formats.user_objects import load_function
 from reactive_kafka.outgoing.queue.send_queue import Partitioner
+from reactive_kafka.planning.channel_plans import OutgoingPlan
 from reactive_kafka.planning.channel_schemas import registered_of, schemas_if_used
-from reactive_kafka.planning.plans import OutgoingPlan
 from reactive_kafka.planning.problems import ProblemReport
 
 

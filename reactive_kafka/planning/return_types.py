@@ -13,7 +13,7 @@ from reactive_kafka.formats.registered.codecs import check_written
 from reactive_kafka.handlers.signature import name_and_place
 from reactive_kafka.outgoing.result_records import is_sent_whole
 from reactive_kafka.planning.channel_handlers import ChannelHandler
-from reactive_kafka.planning.plans import SourcePlan
+from reactive_kafka.planning.channel_plans import SourcePlan
 
 
 def types_without_schema(

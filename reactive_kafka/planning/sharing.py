@@ -14,7 +14,7 @@ from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.formats.discriminated_unions import classes_of_annotation, discriminated_union
 from reactive_kafka.formats.payload_type import name_of, payload_type_of
 from reactive_kafka.planning.channel_handlers import ChannelHandler, choose_by_record
-from reactive_kafka.planning.plans import PayloadTypes
+from reactive_kafka.planning.channel_plans import PayloadTypes
 
 
 @dataclass(frozen=True, slots=True)

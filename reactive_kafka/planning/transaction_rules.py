@@ -8,7 +8,7 @@ from dataclasses import replace
 from reactive_kafka.broker.kafka_connector import EMBEDDED
 from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings
 from reactive_kafka.planning.channel_handlers import ChannelHandler
-from reactive_kafka.planning.plans import IncomingPlan
+from reactive_kafka.planning.channel_plans import IncomingPlan
 from reactive_kafka.planning.problems import ProblemReport
 
 ISOLATION = "isolation_level"

@@ -13,7 +13,7 @@ from reactive_kafka.channel.blueprint import ByIteration, ByWorkers, ChannelBlue
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.memory_channel import MemoryChannel
-from reactive_kafka.channel.positions import (
+from reactive_kafka.channel.position_keeping import (
     PositionKeeping,
     PositionsInGroup,
     PositionsInStore,
@@ -32,7 +32,7 @@ from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
 from reactive_kafka.outgoing.channel import OutgoingChannel, producer_properties
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
-from reactive_kafka.planning.plans import IncomingPlan, MemoryPlan, OutgoingPlan
+from reactive_kafka.planning.channel_plans import IncomingPlan, MemoryPlan, OutgoingPlan
 from reactive_kafka.runtime.handler_workers import HandlerSurroundings, handler_workers
 from reactive_kafka.runtime.jobs import Jobs
 from reactive_kafka.runtime.opening import connector_of_ranges, source_of_ranges, store_of

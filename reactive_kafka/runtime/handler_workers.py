@@ -32,7 +32,7 @@ from reactive_kafka.handlers.signature import Shape
 from reactive_kafka.outgoing.handler_outputs import Outputs, TransactionalOutputs
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
-from reactive_kafka.planning.plans import HandlerPlan, IncomingPlan, MemoryPlan, is_chosen
+from reactive_kafka.planning.channel_plans import HandlerPlan, IncomingPlan, MemoryPlan, is_chosen
 from reactive_kafka.tracing.call_spans import CallSpans
 from reactive_kafka.verdicts.delivery_hook import Call
 from reactive_kafka.verdicts.unawaited import checking

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reactive_kafka.broker.extras import check_connection, check_writing
 from reactive_kafka.config.settings import Settings
-from reactive_kafka.planning.plans import AppPlan
+from reactive_kafka.planning.channel_plans import AppPlan
 from reactive_kafka.tracing.tracer import check_tracing
 
 

@@ -28,7 +28,7 @@ from reactive_kafka.observe.events import (
     SafeCaller,
 )
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
-from reactive_kafka.planning.plans import IncomingPlan
+from reactive_kafka.planning.channel_plans import IncomingPlan
 from reactive_kafka.runtime.channels import RunChannels
 from reactive_kafka.runtime.end_of_run import EndOfRun
 from reactive_kafka.runtime.forked import no_children

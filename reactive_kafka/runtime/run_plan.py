@@ -15,7 +15,7 @@ from reactive_kafka.handlers.declared_hooks import DeclaredHooks
 from reactive_kafka.handlers.dependencies.graph import Graph
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.logs import LogObserver
-from reactive_kafka.planning.plans import AppPlan
+from reactive_kafka.planning.channel_plans import AppPlan
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.session.spark_engine import SparkEngine

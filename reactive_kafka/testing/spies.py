@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reactive_kafka.handlers.signature import Handler, HandlerFunction
-from reactive_kafka.planning.plans import AppPlan, HandlerPlan
+from reactive_kafka.planning.channel_plans import AppPlan, HandlerPlan
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.message import Message
 

@@ -15,7 +15,7 @@ import pytest
 from reactive_kafka import App, Batch, ConfigError, Message, Record, Router
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.handlers.signature import HandlerFunction, Shape
-from reactive_kafka.planning.plans import IncomingPlan, SourcePlan
+from reactive_kafka.planning.channel_plans import IncomingPlan, SourcePlan
 
 
 def app_with(**tables: Any) -> App:

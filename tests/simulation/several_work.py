@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka import Message
-from reactive_kafka.planning.plans import AppPlan
+from reactive_kafka.planning.channel_plans import AppPlan
 from tests.simulation.odd_work import own
 from tests.simulation.scenario import TOPIC
 from tests.simulation.several_draw import HANDLERS, fails_aside, is_filtered, whose

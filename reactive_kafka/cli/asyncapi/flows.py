@@ -20,7 +20,7 @@ from reactive_kafka.formats.payload_type import is_union, name_of, parts_of, pay
 from reactive_kafka.handlers.introspection import owner_of
 from reactive_kafka.handlers.signature import name_of_handler
 from reactive_kafka.outgoing.reply_headers import CORRELATION_ID
-from reactive_kafka.planning.plans import AppPlan, IncomingPlan, OutgoingPlan
+from reactive_kafka.planning.channel_plans import AppPlan, IncomingPlan, OutgoingPlan
 from reactive_kafka.records import Record
 
 # Headers in each dead letter and each retry.
