@@ -98,7 +98,7 @@ def kafka(bootstrap: str | None) -> Iterator[tuple[str, str]]:
         yield bootstrap, f"the broker at {bootstrap}"
         return
     from reactive_kafka.broker.jars import KAFKA_VERSION
-    from reactive_kafka.broker.local import local_kafka
+    from reactive_kafka.broker.local_kafka import local_kafka
 
     with local_kafka() as address:
         yield address, f"Apache Kafka {KAFKA_VERSION}, one node on this machine"

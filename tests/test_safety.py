@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import reactive_kafka
-from reactive_kafka.broker import local
+from reactive_kafka.broker import local_kafka
 from reactive_kafka.broker.aiokafka.client_arguments import CONSUMER_FIXED, client_arguments
 from reactive_kafka.broker.aiokafka.kafka_producer import PRODUCER_DEFAULTS
 from reactive_kafka.config.load import read_settings
@@ -138,7 +138,7 @@ def test_the_defaults_are_the_safe_ones() -> None:
     assert {name: getattr(orders, name) for name in SAFE} == SAFE
     # Never the embedded broker.
     assert settings.bootstrap_servers == "localhost:9092"
-    assert settings.http.host == local.HOST == "127.0.0.1"
+    assert settings.http.host == local_kafka.HOST == "127.0.0.1"
 
 
 def test_the_client_neither_commits_nor_resets_by_itself() -> None:

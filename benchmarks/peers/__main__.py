@@ -20,7 +20,7 @@ from benchmarks.peers import homes, page, safety
 from benchmarks.peers.plan import SAFETIES, SPEEDS, TOPIC_RECORDS, WAIT_S, Safety, Speed
 from benchmarks.peers.processes import FailedError, output
 from benchmarks.peers.state import State, figures
-from reactive_kafka.broker.local import local_kafka
+from reactive_kafka.broker.local_kafka import local_kafka
 
 RESULTS = homes.ROOT / "benchmarks" / "peers_results.md"
 KEPT = homes.ROOT / ".cache" / "peers" / "results.json"

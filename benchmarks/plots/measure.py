@@ -39,7 +39,7 @@ def kafka(bootstrap: str | None) -> Iterator[str]:
     if bootstrap:
         yield bootstrap
         return
-    from reactive_kafka.broker.local import local_kafka
+    from reactive_kafka.broker.local_kafka import local_kafka
 
     with local_kafka() as address:
         yield address

@@ -12,7 +12,7 @@ import click
 
 from reactive_kafka.broker.embedded import EmbeddedBroker
 from reactive_kafka.broker.jars import KafkaUnavailableError
-from reactive_kafka.broker.local import local_kafka
+from reactive_kafka.broker.local_kafka import local_kafka
 from reactive_kafka.cli import options
 from reactive_kafka.cli.app_loading import load_module
 from reactive_kafka.cli.errors import CommandFailed

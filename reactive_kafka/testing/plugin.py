@@ -32,7 +32,7 @@ def kafka() -> Iterator[str]:
     if given:
         yield given
         return
-    from reactive_kafka.broker.local import local_kafka
+    from reactive_kafka.broker.local_kafka import local_kafka
 
     with local_kafka() as address:
         yield address

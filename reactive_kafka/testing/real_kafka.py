@@ -46,7 +46,7 @@ def address_of_started_kafka() -> str:
     Raises:
         KafkaUnavailableError: It cannot be started; the text says why.
     """
-    from reactive_kafka.broker.local import local_kafka
+    from reactive_kafka.broker.local_kafka import local_kafka
 
     if not _addresses:
         _addresses.append(_started.enter_context(local_kafka()))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from aiokafka.admin import NewTopic
 
-from reactive_kafka.broker.local import Node
+from reactive_kafka.broker.local_kafka import Node
 from reactive_kafka.records import TopicPartition
 from tests.broker.hazards.applications import KeepingConnector
 from tests.broker.hazards.faults import until

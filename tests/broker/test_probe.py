@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reactive_kafka.broker.local import brokers_known_to
+from reactive_kafka.broker.local_kafka import brokers_known_to
 
 
 def broker(node: int, host: str, port: int, rack: str | None) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.broker.local import brokers_known_to
+from reactive_kafka.broker.local_kafka import brokers_known_to
 from tests.cli.process import COMMAND, Running, cli, running
 
 

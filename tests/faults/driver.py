@@ -21,7 +21,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
-from reactive_kafka.broker.local import free_ports
+from reactive_kafka.broker.local_kafka import free_ports
 from tests.faults.checker import Place, unfinished
 from tests.faults.history import Event, HistoryReader, Partition
 

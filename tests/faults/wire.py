@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from reactive_kafka.broker.local import free_ports
+from reactive_kafka.broker.local_kafka import free_ports
 from tests.faults.driver import Life
 from tests.faults.history import Partition
 from tests.faults.scenario import Scenario

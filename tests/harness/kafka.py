@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal, Self
 
 from reactive_kafka.broker.jars import KAFKA_VERSION
-from reactive_kafka.broker.local import HOST, Node, free_ports, kafka_id
+from reactive_kafka.broker.local_kafka import HOST, Node, free_ports, kafka_id
 from tests.harness.other_kafkas import PINNED
 
 _TERMINATE_TIMEOUT_S = 30.0

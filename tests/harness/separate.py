@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reactive_kafka.broker.local import HOST, Node, free_ports, kafka_id
+from reactive_kafka.broker.local_kafka import HOST, Node, free_ports, kafka_id
 from tests.harness.kafka import KafkaCluster
 
 

@@ -20,7 +20,7 @@ import pytest
 from reactive_kafka.broker.client import inspecting
 from reactive_kafka.broker.jars import KafkaUnavailableError
 from reactive_kafka.broker.kafka_connector import KafkaConnector
-from reactive_kafka.broker.local import brokers_known_to, local_kafka
+from reactive_kafka.broker.local_kafka import brokers_known_to, local_kafka
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Topics
 from tests.broker.members import PATIENCE_S, Member
@@ -116,7 +116,7 @@ def test_a_node_that_cannot_start_shows_the_end_of_its_log() -> None:
 
 def test_it_ends_with_the_process_that_started_it_even_if_that_is_killed(tmp_path: Path) -> None:
     code = (
-        "import sys; from reactive_kafka.broker.local import local_kafka\n"
+        "import sys; from reactive_kafka.broker.local_kafka import local_kafka\n"
         "with local_kafka() as address: print(address, flush=True); sys.stdin.read()"
     )
     # Killed, it leaves its data behind.
