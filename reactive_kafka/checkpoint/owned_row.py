@@ -107,7 +107,7 @@ class OwnedRow:
         # What the store has, as far as is known.
         self.checkpoint = checkpoint
         self.states = StateHistory(checkpoint.state)
-        # Of the records that are read now.
+        # The tracker of the records that are read now.
         self.tracker: OffsetTracker | None = None
         # Another owner, or another client of this channel, has the row.
         self.is_lost = False
