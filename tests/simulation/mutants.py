@@ -74,7 +74,7 @@ ENDS = "outgoing/positions.py"
 SEVERAL, SKIPS = "delivery/several.py", "verdicts/skips.py"
 TRACKER, RUNS, UNKNOWN = (
     "tracking/tracker.py",
-    "tracking/offset_runs.py",
+    "tracking/record_offsets.py",
     "tracking/unknown_commits.py",
 )
 ENGINE, COMMITTER = "commit/engine.py", "commit/committer.py"
@@ -827,9 +827,9 @@ MUTANTS = (
     ),
     Mutant(
         "a store is not told the topic",
-        "tracking/metadata/pending.py",
-        "if plans or self._policy.tells_topic else",
-        "if plans else",
+        BESIDE,
+        "        if plans or self._policy.tells_topic:\n",
+        "        if plans:\n",
     ),
     Mutant(
         "the next owner forgets the plans",
