@@ -31,7 +31,7 @@ from reactive_kafka.outgoing.letters import Failures
 from reactive_kafka.partitions.partition import Partition, is_done, lag_begins
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
-from reactive_kafka.tracking.poison import oldest_started
+from reactive_kafka.tracking.poison_watch import oldest_started
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledge import Acknowledger
 from reactive_kafka.verdicts.ageing import Held

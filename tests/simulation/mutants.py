@@ -77,8 +77,8 @@ TRACKER, RUNS, UNKNOWN = (
     "tracking/record_offsets.py",
     "tracking/unknown_commits.py",
 )
-ENGINE, COMMITTER = "commit/engine.py", "commit/committer.py"
-STRATEGY, POISON, LANES = "commit/strategy.py", "tracking/poison.py", "delivery/lanes.py"
+ENGINE, COMMITTER = "commit/commit_engine.py", "commit/committer.py"
+STRATEGY, POISON, LANES = "commit/strategy.py", "tracking/poison_watch.py", "delivery/lanes.py"
 LANE, KEYED, LIMIT = "delivery/lane.py", "delivery/keyed.py", "delivery/limit.py"
 DISPATCH, SHARED, NACKS = "delivery/records.py", "delivery/shared.py", "verdicts/nack.py"
 PARTITION, TABLE = "partitions/partition.py", "partitions/table.py"
@@ -157,7 +157,7 @@ MUTANTS = (
     ),
     Mutant(
         "records before a poison one wait behind it",
-        "tracking/poison.py",
+        "tracking/poison_watch.py",
         "tracker.unsettled - tracker.unsettled_up_to(index)",
         "tracker.unsettled - 1",
     ),

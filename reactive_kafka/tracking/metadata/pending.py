@@ -98,13 +98,13 @@ class OffsetMetadata:
     """The string that is stored with the position of one partition."""
 
     __slots__ = (
+        "_acks_stored_at",
         "_done",
         "_known",
         "_policy",
         "_room",
-        "_unheard",
+        "_unanswered",
         "_user",
-        "_written",
         "early",
         "lost_plans",
         "topic_id",
@@ -124,9 +124,9 @@ class OffsetMetadata:
         # A string of the user's that was supplied before reading has started.
         self.early: str | None = None
         # Position and number of settled records whose acks are stored, or need no commit.
-        self._written: tuple[int, int] | None = None
+        self._acks_stored_at: tuple[int, int] | None = None
         # Position -> the commit of unknown outcome.
-        self._unheard: dict[int, PendingCommit] = {}
+        self._unanswered: dict[int, PendingCommit] = {}
         # An assignment has found other plans than the tracker's: a late commit went over them.
         self.lost_plans = False
 
@@ -136,11 +136,13 @@ class OffsetMetadata:
         Args:
             old: The tracker of the place before.
         """
-        later = self.early if self.early is not None or old is None else old.texts.later
+        later = self.early
+        if later is None and old is not None:
+            later = old.texts.later
         tracker.texts = UserMetadata(is_exact=self._policy.is_exact, later=later)
         self.early = None
-        self._written = None
-        self._unheard = {}
+        self._acks_stored_at = None
+        self._unanswered = {}
         self.lost_plans = False
 
     def starts_elsewhere(self, tracker: OffsetTracker) -> None:
@@ -179,18 +181,18 @@ class OffsetMetadata:
         self._user = Committed(self._known.offset, user)
         plans = () if tracker is None else tracker.planned_beyond(self._known.offset)
         self.lost_plans = bool(plans) and stored_plans != plans
-        unheard = self._unheard
-        self._unheard = {}
-        if tracker is not None and stored is not None and stored.offset in unheard:
+        unanswered = self._unanswered
+        self._unanswered = {}
+        if tracker is not None and stored is not None and stored.offset in unanswered:
             # It was stored after all.
-            _use_up(unheard[stored.offset], tracker)
+            _use_up(unanswered[stored.offset], tracker)
 
     def forget(self) -> None:
         """Another member may store a string for the partition from here on."""
         self._known = None
         self._user = None
-        self._written = None
-        self._unheard = {}
+        self._acks_stored_at = None
+        self._unanswered = {}
         self.lost_plans = False
 
     @property
@@ -229,20 +231,20 @@ class OffsetMetadata:
         last = last_before(tracker, position) if self._policy.is_exact else -1
         supplied = texts.for_new(last) if is_new else texts.for_same(last)
         if supplied is not None:
-            due = self._made(
+            due = self._make(
                 tracker, position, supplied.text, is_new=is_new, number=supplied.number, last=last
             )
             if is_new or not due.is_lost:
                 return due
-        return self._made(tracker, position, self._there(position), is_new=is_new, last=last)
+        return self._make(tracker, position, self._user_text_at(position), is_new=is_new, last=last)
 
-    def _there(self, position: int) -> str:
+    def _user_text_at(self, position: int) -> str:
         """The user's string that is stored with this very position."""
         if self._user is None or self._user.offset != position:
             return ""
         return self._user.metadata
 
-    def _made(
+    def _make(
         self,
         tracker: OffsetTracker,
         position: int,
@@ -305,7 +307,7 @@ class OffsetMetadata:
     ) -> PendingCommit | None:
         """The commit of a position that has not moved; None: its string needs no commit."""
         done = self._look(tracker, position) if self._policy.keeps_acks else None
-        has_moved = done is not None and self._written != (position, done.settled)
+        has_moved = done is not None and self._acks_stored_at != (position, done.settled)
         if not has_moved and not tracker.texts.has_acked:
             return None
         due = self._with_user(tracker, position, is_new=is_new)
@@ -314,13 +316,17 @@ class OffsetMetadata:
         if not due.number and not due.has_acks:
             return None
         if self._is_there(due, is_in_doubt=is_in_doubt):
-            self._written = (position, due.settled)
+            self._acks_stored_at = (position, due.settled)
             return None
         return due
 
+    def may_be_due(self, tracker: OffsetTracker) -> bool:
+        """Whether a string may have to be committed although no position has moved."""
+        return self.lost_plans or self._policy.keeps_acks or tracker.texts.has_acked
+
     def lacks_plans(self, tracker: OffsetTracker, position: int, *, is_in_doubt: bool) -> bool:
         """Whether the group may have other plans with its position than the tracker."""
-        due = self._made(tracker, position, self._there(position), is_new=False)
+        due = self._make(tracker, position, self._user_text_at(position), is_new=False)
         return not self._is_there(due, is_in_doubt=is_in_doubt)
 
     def _is_there(self, due: PendingCommit, *, is_in_doubt: bool) -> bool:
@@ -332,10 +338,10 @@ class OffsetMetadata:
         """The broker has stored it, and the partition is still ours: the group has it."""
         self._known = due.stored
         self._user = Committed(due.position, due.user)
-        self._unheard = {}
+        self._unanswered = {}
         self.lost_plans = False
         if due.settled >= 0:
-            self._written = (due.position, due.settled)
+            self._acks_stored_at = (due.position, due.settled)
 
     def used_up(self, due: PendingCommit) -> None:
         """The broker has stored it, and its records are still tracked: its string is used up."""
@@ -347,7 +353,7 @@ class OffsetMetadata:
         """It is not known whether it was stored."""
         self._known = None
         if due.is_new:
-            self._unheard[due.position] = due
+            self._unanswered[due.position] = due
 
 
 def _use_up(due: PendingCommit, tracker: OffsetTracker) -> None:
@@ -358,8 +364,3 @@ def _use_up(due: PendingCommit, tracker: OffsetTracker) -> None:
 def last_before(tracker: OffsetTracker, position: int) -> int:
     """The offset of the last record before a position; if it is not known, the offset before it."""
     return tracker.offsets.last_before(position, tracker.base + len(tracker.flags))
-
-
-def may_be_due(metadata: OffsetMetadata, tracker: OffsetTracker) -> bool:
-    """Whether a string may have to be committed although no position has moved."""
-    return metadata.lost_plans or metadata._policy.keeps_acks or tracker.texts.has_acked
