@@ -53,8 +53,7 @@ class CommitState:
             self.stored = committed
             # Was it stored for a place that a seek has left? Then commits follow the new place.
             if committed not in self.behind or committed <= tracker.uncommitted_from:
-                tracker.committed = committed
-                tracker.uncommitted_from = committed
+                tracker.confirmed(committed)
         self.metadata.retained(tracker)
 
     def drop(self, tracker: OffsetTracker, *, was_committing: bool, is_ours: bool) -> None:

@@ -492,6 +492,15 @@ class OffsetTracker:
             return safe
         return self.outside_plans(self.offset_of(self.base + last) + 1)
 
+    def sent(self, position: int) -> None:
+        """A commit of this position is sent: the group may have it from here on."""
+        self.attempted = max(self.attempted, position)
+
+    def confirmed(self, position: int) -> None:
+        """The group has this position."""
+        self.committed = position
+        self.uncommitted_from = position
+
     def offset_of(self, index: int) -> int:
         """The offset of the record with this arrival number, which must be in the window."""
         return self.offsets.offset_of(index)

@@ -380,7 +380,7 @@ MUTANTS = (
     Mutant(
         "a commit is never confirmed",
         ENGINE,
-        "pending.tracker.committed = pending.position\n                pending.tracker.uncommitted_from = pending.position\n                commits.confirm_position(pending.position)",
+        "pending.tracker.confirmed(pending.position)\n                commits.confirm_position(pending.position)",
         "pass",
     ),
     Mutant(
