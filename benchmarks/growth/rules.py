@@ -14,11 +14,11 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from benchmarks.growth.model import least_ms
 from reactive_kafka import TopicPartition
 from reactive_kafka.broker.aiokafka.offset_requests import commit_request
-from reactive_kafka.commit.engine import CommitEngine
+from reactive_kafka.commit.commit_engine import CommitEngine
 from reactive_kafka.commit.strategy import ThrottledCommits
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed
-from reactive_kafka.tracking.poison import PoisonWatch
+from reactive_kafka.tracking.poison_watch import PoisonWatch
 from reactive_kafka.tracking.tracker import OffsetTracker
 
 GROUP = "orders-of-the-shop"

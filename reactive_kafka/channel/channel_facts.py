@@ -12,7 +12,7 @@ from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.observe.events import ConsumersIdle
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
 from reactive_kafka.partitions.partition import Partition, is_done, lag_begins
-from reactive_kafka.tracking.poison import oldest_started
+from reactive_kafka.tracking.poison_watch import oldest_started
 from reactive_kafka.tracking.tracker import OffsetTracker
 
 MOST_ERRORS = 3

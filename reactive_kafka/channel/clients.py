@@ -25,8 +25,8 @@ from reactive_kafka.channel.client_parts import ClientParts
 from reactive_kafka.channel.client_roles import ClientRole, is_exact, starts_of
 from reactive_kafka.channel.connection import ClientConnection
 from reactive_kafka.channel.session_signals import ChannelSignals, ClientSignals
+from reactive_kafka.commit.commit_engine import CommitEngine
 from reactive_kafka.commit.committer import Committer
-from reactive_kafka.commit.engine import CommitEngine
 from reactive_kafka.commit.every import every_of
 from reactive_kafka.commit.uncommitted import UncommittedBound
 from reactive_kafka.errors import TransientBrokerError

@@ -10,7 +10,7 @@ from typing import Literal
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.engine import CommitEngine, CommitRequest
+from reactive_kafka.commit.commit_engine import CommitEngine, CommitRequest
 from reactive_kafka.commit.every import CommitEvery
 from reactive_kafka.commit.outcomes import CommitOutcomes
 from reactive_kafka.commit.strategy import NoCommits

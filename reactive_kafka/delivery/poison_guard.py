@@ -15,7 +15,7 @@ from reactive_kafka.errors import PoisonError
 from reactive_kafka.observe.events import PoisonSettled, RecordPoisoned
 from reactive_kafka.observe.facts import PoisonFacts
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tracking.poison import Poison, PoisonWatch
+from reactive_kafka.tracking.poison_watch import Poison, PoisonWatch
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.ageing import Held

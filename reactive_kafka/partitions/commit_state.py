@@ -10,7 +10,6 @@ from reactive_kafka.tracking.metadata.pending import (
     MetadataPolicy,
     OffsetMetadata,
     PendingCommit,
-    may_be_due,
 )
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.tracking.unknown_commits import UnknownCommits
@@ -54,8 +53,7 @@ class CommitState:
             self.stored = committed
             # Was it stored for a place that a seek has left? Then commits follow the new place.
             if committed not in self.behind or committed <= tracker.uncommitted_from:
-                tracker.committed = committed
-                tracker.uncommitted_from = committed
+                tracker.confirmed(committed)
         self.metadata.retained(tracker)
 
     def drop(self, tracker: OffsetTracker, *, was_committing: bool, is_ours: bool) -> None:
@@ -113,7 +111,7 @@ class CommitState:
         """
         if tracker.flags or tracker.position != tracker.uncommitted_from or self.unknown:
             return False
-        return not may_be_due(self.metadata, tracker)
+        return not self.metadata.may_be_due(tracker)
 
     def unmoved(self, tracker: OffsetTracker) -> int:
         """The position to commit where only the string beside it has changed: the group's own."""

@@ -11,8 +11,8 @@ from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tracking.metadata.acks import AckMap
 from reactive_kafka.tracking.metadata.codec import has_room
 from reactive_kafka.tracking.metadata.user import UserMetadata
-from reactive_kafka.tracking.offset_runs import BEYOND_ALL, OffsetRuns
 from reactive_kafka.tracking.plans import PlanBook, PlannedRange, Plans
+from reactive_kafka.tracking.record_offsets import BEYOND_ALL, RecordOffsets
 
 OPEN = 0
 SETTLED = 1
@@ -124,7 +124,7 @@ class OffsetTracker:
         self.base = 0
         self.flags = bytearray()
         self.started: array[float] = array("d")
-        self.offsets = OffsetRuns()
+        self.offsets = RecordOffsets()
         # Records that were settled and have left the window.
         self.settled_before = 0
         # Of the settled records those whose handling failed.
@@ -239,7 +239,7 @@ class OffsetTracker:
         self.started = array("d")
         self.clock_stops = bytearray()
         self._stopped_since = {}
-        self.offsets = OffsetRuns()
+        self.offsets = RecordOffsets()
         self._book = None
 
     @property
@@ -491,6 +491,15 @@ class OffsetTracker:
         if last < 0:
             return safe
         return self.outside_plans(self.offset_of(self.base + last) + 1)
+
+    def sent(self, position: int) -> None:
+        """A commit of this position is sent: the group may have it from here on."""
+        self.attempted = max(self.attempted, position)
+
+    def confirmed(self, position: int) -> None:
+        """The group has this position."""
+        self.committed = position
+        self.uncommitted_from = position
 
     def offset_of(self, index: int) -> int:
         """The offset of the record with this arrival number, which must be in the window."""

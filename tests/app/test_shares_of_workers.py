@@ -12,7 +12,7 @@ import pytest
 
 from reactive_kafka import App, Message
 from reactive_kafka.broker.client import Poll
-from reactive_kafka.fetching.fetcher import Fetcher
+from reactive_kafka.fetching.intake import RecordIntake
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import facts, in_virtual_time, make_app, make_broker, now, running, until
@@ -41,13 +41,13 @@ def write(broker: MemoryBroker, records: int, partitions: int) -> None:
 @pytest.fixture
 def chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many records each chunk has brought."""
-    sizes, take = list[int](), Fetcher.take
+    sizes, take = list[int](), RecordIntake.take
 
-    def counted(fetcher: Fetcher, poll: Poll) -> None:
+    def counted(fetcher: RecordIntake, poll: Poll) -> None:
         sizes.extend(len(chunk.records) for chunk in poll.chunks)
         take(fetcher, poll)
 
-    monkeypatch.setattr(Fetcher, "take", counted)
+    monkeypatch.setattr(RecordIntake, "take", counted)
     return sizes
 
 
@@ -179,13 +179,13 @@ async def test_records_that_wait_for_a_retry_have_no_share_in_what_workers_could
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When partitions were looked at for room, one by one."""
-    times, look = list[float](), Fetcher.holding
+    times, look = list[float](), RecordIntake.holding
 
-    def noted(fetcher: Fetcher) -> list[Partition]:
+    def noted(fetcher: RecordIntake) -> list[Partition]:
         times.append(now())
         return look(fetcher)
 
-    monkeypatch.setattr(Fetcher, "holding", noted)
+    monkeypatch.setattr(RecordIntake, "holding", noted)
     return times
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.commit.engine import CommitRequest
+from reactive_kafka.commit.commit_engine import CommitRequest
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.tracking.unknown_commits import REPEAT_AFTER_S

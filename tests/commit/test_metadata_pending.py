@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from reactive_kafka.commit.engine import CommitRequest
+from reactive_kafka.commit.commit_engine import CommitRequest
 from reactive_kafka.commit.strategy import CommitStrategy, LatestCommits, NoCommits
 from reactive_kafka.errors import CommitRefusedError, NotOwnerError
 from reactive_kafka.records import Committed, TopicPartition

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.commit.engine import CommitRequest
+from reactive_kafka.commit.commit_engine import CommitRequest
 from reactive_kafka.commit.strategy import CommitStrategy, LatestCommits, Progress
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.metadata.codec import decode, encode

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tracking.poison import (
+from reactive_kafka.tracking.poison_watch import (
     LOOK_S,
     RECHECK_S,
     CountedTime,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.engine import CommitRequest
+from reactive_kafka.commit.commit_engine import CommitRequest
 from reactive_kafka.commit.strategy import (
     CommitStrategy,
     LatestCommits,

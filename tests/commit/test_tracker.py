@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from reactive_kafka.errors import DeliveryOrderError
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tracking.poison import oldest_started, overdue
+from reactive_kafka.tracking.poison_watch import oldest_started, overdue
 from reactive_kafka.tracking.tracker import OffsetTracker
 from tests.commit.test_known_done import Counted
 

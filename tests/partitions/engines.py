@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reactive_kafka.commit import engine
+from reactive_kafka.commit import commit_engine
 from reactive_kafka.commit.strategy import CommitStrategy, ThrottledCommits
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
@@ -13,7 +13,7 @@ from reactive_kafka.tracking.metadata.user import check_metadata
 from reactive_kafka.tracking.tracker import OffsetTracker
 
 
-class CommitEngine(engine.CommitEngine):
+class CommitEngine(commit_engine.CommitEngine):
     """Of a table of its own."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reactive_kafka.commit.engine import CommitEngine
+from reactive_kafka.commit.commit_engine import CommitEngine
 from reactive_kafka.commit.strategy import Progress, ThrottledCommits
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.table import PartitionTable

@@ -214,13 +214,13 @@ def test_ticks_are_round(axis: Axis, values: list[float], ticks: list[float]) ->
         (
             [
                 "reactive_kafka/channel/connection.py:poll",
-                "reactive_kafka/fetching/fetcher.py:Fetcher.take",
+                "reactive_kafka/fetching/intake.py:RecordIntake.take",
             ],
             "tracker",
         ),
         (
             [
-                "reactive_kafka/fetching/fetcher.py:Fetcher.take",
+                "reactive_kafka/fetching/intake.py:RecordIntake.take",
                 "reactive_kafka/tracking/tracker.py:deliver",
             ],
             "tracker",

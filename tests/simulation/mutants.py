@@ -88,7 +88,7 @@ CUTS = "spark/batches/cuts.py"
 DONE = "tracking/metadata/done.py"
 DRAIN = "assignment/drain.py"
 ENDS = "outgoing/transactions/positions.py"
-ENGINE = "commit/engine.py"
+ENGINE = "commit/commit_engine.py"
 FETCHER = "fetching/fetcher.py"
 HANDOVER = "assignment/handover.py"
 HEADERS = "failure/headers.py"
@@ -109,11 +109,11 @@ PARTITION = "partitions/partition.py"
 PAUSES = "delivery/lanes/pauses.py"
 PLACES = "delivery/workers/places.py"
 PLANS = "tracking/plans.py"
-POISON = "tracking/poison.py"
+POISON = "tracking/poison_watch.py"
 POSITIONS = "assignment/start_policy.py"
 RECORDS = "delivery/runners/records.py"
 RETRIES = "failure/routes.py"
-RUNS = "tracking/offset_runs.py"
+RUNS = "tracking/record_offsets.py"
 SKIPS = "verdicts/skips.py"
 SPARK_DISPATCH = "spark/channel/dispatcher.py"
 SPARK_JOB = "spark/channel/batch_job.py"
@@ -171,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "records before a poison one wait behind it",
-        "tracking/poison.py",
+        "tracking/poison_watch.py",
         "tracker.unsettled - tracker.unsettled_up_to(index)",
         "tracker.unsettled - 1",
     ),
@@ -394,7 +394,7 @@ MUTANTS = (
     Mutant(
         "a commit is never confirmed",
         ENGINE,
-        "pending.tracker.committed = pending.position\n                pending.tracker.uncommitted_from = pending.position\n                commits.confirm_position(pending.position)",
+        "pending.tracker.confirmed(pending.position)\n                commits.confirm_position(pending.position)",
         "pass",
     ),
     Mutant(
@@ -839,9 +839,9 @@ MUTANTS = (
     ),
     Mutant(
         "a store is not told the topic",
-        "tracking/metadata/pending.py",
-        "if plans or self._policy.tells_topic else",
-        "if plans else",
+        BESIDE,
+        "        if plans or self._policy.tells_topic:\n",
+        "        if plans:\n",
     ),
     Mutant(
         "the next owner forgets the plans",

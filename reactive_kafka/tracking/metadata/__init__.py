@@ -1,1 +1,1 @@
-"""The string beside a committed position: plans, the user's string, kept acks. No I/O, no clock."""
+"""The string stored with a position: plans, the user's string, kept acks. No I/O, no clock."""

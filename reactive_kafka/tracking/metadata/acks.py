@@ -1,7 +1,8 @@
-"""Which records above a position are done, as a text that stands beside it. No I/O, no clock.
+"""Writes which records above a position are done as a text, and reads it. No I/O, no clock.
 
-Told are the offsets that are *open*, and where what is known ends; every other offset up to there
-is done, gaps of the log among them. A text is ASCII without blanks, and begins so that a person can read it::
+The text tells the offsets that are *open*, and where what is known ends. Every other offset up to
+there is done; gaps of the log are, too. A text is ASCII without blanks, and its beginning can be
+read by people::
 
     r6:994/100000:Hi9F...
     |  |   |      |
@@ -10,10 +11,11 @@ is done, gaps of the log among them. A text is ASCII without blanks, and begins 
     |  how many of them are open
     codec and k: Rice code with a parameter of 6
 
-For each open offset the bits tell how many lie between it and the one before: the number divided by
-2**k as so many ones and a zero, then the rest in k bits, the highest first. With k = 0 that is a
-bitmap: one bit an offset. Whatever is left of the last byte is zero. A prefix of what is known is
-always true, so a text that is too long is cut: what is done beyond its end is merely handled again.
+For each open offset the bits tell how many offsets lie between it and the one before: that number
+divided by 2**k is written as ones and a final zero, then the remainder in k bits, the highest
+first. With k = 0 that is a bitmap: one bit an offset. The rest of the last byte is zero. A prefix
+of what is known is always true, so a text that is too long is cut: records that are done beyond its
+end are merely handled again.
 """
 
 from __future__ import annotations
@@ -35,20 +37,19 @@ _TEXT = re.compile(r"r([0-9]{1,2}):([0-9]{1,5})/([0-9]{1,19}):([A-Za-z0-9+/]*)",
 
 
 class AckMap(NamedTuple):
-    """Every offset from ``base`` up to ``until`` (exclusive) is done, but those in ``open``
-    (ascending).
-    """
+    """All offsets from ``base`` up to ``until`` (exclusive) are done, but those in ``open``."""
 
     base: int
     until: int
+    # Ascending.
     open: array[int]
 
     def is_done(self, offset: int) -> bool:
         """Whether the record needs not be handled again."""
         if not self.base <= offset < self.until:
             return False
-        at = bisect_left(self.open, offset)
-        return at == len(self.open) or self.open[at] != offset
+        number = bisect_left(self.open, offset)
+        return number == len(self.open) or self.open[number] != offset
 
     def open_between(self, start: int, stop: int) -> array[int]:
         """The open offsets from *start* up to *stop* (exclusive)."""
@@ -56,26 +57,31 @@ class AckMap(NamedTuple):
 
 
 def encode(open_offsets: Sequence[int], base: int, until: int, budget: int) -> tuple[str, int]:
-    """Tell what is done from *base* up to *until* with *budget* characters; *open_offsets* ascend
-    in that range.
+    """Write what is done from *base* up to *until* (exclusive).
 
-    The text, and up to where (exclusive) it tells; ``("", base)`` where it would tell of nothing
-    that is done.
+    Args:
+        open_offsets: The offsets in that range that are not done, ascending.
+        budget: The most characters of the text.
+
+    Returns:
+        The text, and the offset up to which (exclusive) it tells; ``("", base)`` if it would tell
+        of nothing that is done.
     """
     if len(open_offsets) > MOST_OPEN:
         until = open_offsets[MOST_OPEN]
         open_offsets = open_offsets[:MOST_OPEN]
     window = until - base
     k = _parameter(len(open_offsets), window)
-    # Bits that base64 has room for.
+    # The bits that fit into the budget as base64.
     room = (budget - _header_length(k, len(open_offsets), window)) * 3 // 4 * 8
     if room < 0:
         return "", base
     codes = _Codes(k)
-    # Codes that there is room for: no more than one behind them is looked at.
+    # A code has k + 1 bits at least, so no more codes than this fit. One more is made, to see
+    # whether the last one is cut off.
     most = room // (k + 1)
     told = open_offsets[: most + 1]
-    # All of it is done in C.
+    # There can be many, so all of it is done in C.
     coded = list(map(codes.__getitem__, map(sub, told, chain((base - 1,), told))))
     bits = "".join(coded)
     if len(bits) > room:
@@ -89,17 +95,16 @@ def encode(open_offsets: Sequence[int], base: int, until: int, budget: int) -> t
 
 
 def bound(count: int, window: int) -> int:
-    """At most so many characters has the text of *count* open offsets among *window*, without
-    making it.
-    """
+    """The most characters that the text of *count* open offsets among *window* can have."""
     k = _parameter(count, window)
     bits = ((window - count) >> k) + count * (k + 1)
     return _header_length(k, count, window) + -(-((bits + 7) // 8 * 4) // 3)
 
 
 def decode(text: str, base: int) -> AckMap | None:
-    """What a text tells of the offsets from *base* on; None: it is none of ours. Takes memory as
-    the text does.
+    """Read what a text tells of the offsets from *base* on; None: it is none of ours.
+
+    The memory it takes grows with the text and not with the numbers in it: anybody may write one.
     """
     found = _TEXT.fullmatch(text)
     if found is None:
@@ -107,21 +112,23 @@ def decode(text: str, base: int) -> AckMap | None:
     k = int(found[1])
     count = int(found[2])
     window = int(found[3])
-    bits = _bits(found[4]) if 0 <= base <= base + window <= _HIGHEST else None
-    read = None if bits is None else _bitmap(bits, count) if k == 0 else _gaps(bits, count, k)
-    if bits is None or read is None:
+    if not 0 <= base <= base + window <= _HIGHEST:
+        return None
+    bits = _bits(found[4])
+    if bits is None:
+        return None
+    read = _bitmap(bits, count) if k == 0 else _gaps(bits, count, k)
+    if read is None:
         return None
     relative, end = read
     is_whole = len(bits) - end < 8 and "1" not in bits[end:]
     if not is_whole or (relative and relative[-1] >= window):
         return None
-    return AckMap(base, base + window, array("q", [base + one for one in relative]))
+    return AckMap(base, base + window, array("q", [base + distance for distance in relative]))
 
 
 class _Codes(dict[int, str]):
-    """How far an open offset is from the one before -> the code of what lies between, each made
-    once.
-    """
+    """Distance of an open offset from the one before -> its code; each is made once."""
 
     def __init__(self, k: int) -> None:
         super().__init__()
@@ -136,7 +143,7 @@ class _Codes(dict[int, str]):
 
 
 def _parameter(count: int, window: int) -> int:
-    """The k of which :func:`bound` is lowest."""
+    """The k that makes :func:`bound` lowest."""
     done = window - count
     k = 0
     while count and done >> (k + 1) > count:
@@ -145,9 +152,7 @@ def _parameter(count: int, window: int) -> int:
 
 
 def _bitmap(bits: str, count: int) -> tuple[list[int], int] | None:
-    """Which of the bits are zero, the first *count* of them, and where the bits go on; None: there
-    are not so many.
-    """
+    """The places of the first *count* zeros, and where the bits go on; None: there are fewer."""
     places = list(compress(range(len(bits)), map(("0").__eq__, bits)))
     if len(places) < count:
         return None
@@ -156,9 +161,7 @@ def _bitmap(bits: str, count: int) -> tuple[list[int], int] | None:
 
 
 def _gaps(bits: str, count: int, k: int) -> tuple[list[int], int] | None:
-    """The numbers that *count* codes tell, added up, and where the bits go on; None: there are not
-    so many.
-    """
+    """The places that *count* codes tell, and where the bits go on; None: there are fewer."""
     places = []
     at = 0
     place = -1
@@ -186,7 +189,7 @@ def _base64(bits: str) -> str:
 
 
 def _bits(characters: str) -> str | None:
-    """The bits; None: so many characters make no bytes."""
+    """The bits of a base64 text; None: no bytes have a text of this length."""
     if len(characters) % 4 == 1:
         return None
     raw = b64decode(characters + "=" * (-len(characters) % 4))

@@ -1,11 +1,11 @@
-"""What stands beside a position in the group: plans, the user's string, and room for more. No I/O.
+"""Writes and reads the string that is stored with a position in the group. No I/O.
 
-A string of the user's goes out as it is where there is nothing else to say. Else all goes into an
-envelope, which a person can read with Kafka's own tools::
+A string of the user's is stored as it is if there is nothing else to store. Otherwise everything
+goes into an envelope, which people can read with Kafka's own tools::
 
     rk1 6b2e 100 23 5 100-150 150-175<150-200 hello t=kTo5Xr2m
     |   |    |   |  | |                       |     |
-    |   |    |   |  | plans                   |     the topic's id; a blank and the kept acks, if there are any
+    |   |    |   |  | plans                   |     the topic's id; then the kept acks, if any
     |   |    |   |  |                         the user's string
     |   |    |   |  characters of the user's string
     |   |    |   characters of the plans
@@ -13,11 +13,11 @@ envelope, which a person can read with Kafka's own tools::
     |   CRC-16 (CCITT, from 0) of all that follows, as UTF-8
     magic and version
 
-A plan is ``start-until``, and behind it ``<start-until`` for each range that failed as a whole and
-held it, the outermost first; or ``=2`` where those are the first two that held the plan before it.
-Of the topic's id the first characters stand there: a topic that is deleted and made anew gets
-another one, and nothing of this is true of it. The header is that of every later version, so that
-the user's string can be read in all of them.
+A plan is ``start-until``, followed by ``<start-until`` for each range around it that failed as a
+whole, the outermost first; or by ``=2`` if those are the first two around the plan before it. Of
+the topic's id the first characters are stored: a topic that is deleted and created again gets
+another one, and nothing of this is true of it. Later versions have to keep the header, so that the
+user's string can be read in all of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HEADER = re.compile(
     r"rk([1-9][0-9]{0,3}) ([0-9a-f]{4}) ([0-9]{1,19}) ([0-9]{1,4}) ([0-9]{1,4}) ", re.ASCII
 )
 _TOPIC = re.compile(r" t=([A-Za-z0-9_-]{1,8})(?= |$)", re.ASCII)
-# Of 22: 48 bits of chance.
+# An id has 22 characters. Eight of them are 48 random bits.
 _TOPIC_CHARACTERS = 8
 _PLAN = re.compile(
     r"[0-9]{1,19}-[0-9]{1,19}(?:(?:<[0-9]{1,19}-[0-9]{1,19})*|=[0-9]{1,4})", re.ASCII
@@ -47,17 +47,17 @@ _PLAN = re.compile(
 
 
 class Metadata(NamedTuple):
-    """What was read beside a position."""
+    """What was stored with a position."""
 
-    # The user's string; text that we did not write is that, too.
+    # The user's string. Text that we did not write counts as one, too.
     user: str = ""
-    # Ascending, none begins before the position.
+    # Ascending; none begins before the position.
     plans: Plans = ()
     # Why there are no plans or no acks although some may have been stored.
     lost: str | None = None
     # What is done beyond the position; None: nothing was kept.
     acks: AckMap | None = None
-    # How the id of the topic begins that all this, and the position, is of; "": not told.
+    # How the id begins of the topic that the position is of; "": it was not stored.
     topic: str = ""
 
 
@@ -70,23 +70,27 @@ def encode(
     topic: str = "",
     limit: int = LIMIT,
 ) -> str:
-    """What to store with a position of the topic with this id. What does not fit is left out: acks,
-    the topic, the user's string, then plans from the end.
+    """Write what to store with a position of the topic with this id.
 
-    The first plan always fits: without the ranges that failed before it if need be. The *limit*, in
-    UTF-16 units, is of the whole, as long as there is something of the user's in it, the topic, or
-    acks.
+    What does not fit is left out: acks, the topic, the user's string, then plans from the end. The
+    first plan always fits, if need be without the ranges that failed around it.
+
+    Args:
+        limit: UTF-16 units of the whole text. Plans alone have the limit of Kafka's default.
     """
     tails = (_tail(topic, acks), _tail(topic), "")
-    for said, tail in dict.fromkeys((said, tail) for said in (user, "") for tail in tails):
-        text = _whole(position, plans, said, tail)
+    attempts = [(text, tail) for text in (user, "") for tail in tails]
+    # Without a user's string, acks or a topic some attempts are the same.
+    for user_text, tail in dict.fromkeys(attempts):
+        text = _whole(position, plans, user_text, tail)
         if units(text) <= limit:
             return text
     return _fitting(position, plans) if plans else ""
 
 
 def _tail(topic: str, acks: str = "") -> str:
-    return (f" t={topic[:_TOPIC_CHARACTERS]}" if topic else "") + (f" {acks}" if acks else "")
+    tail = f" t={topic[:_TOPIC_CHARACTERS]}" if topic else ""
+    return f"{tail} {acks}" if acks else tail
 
 
 def _whole(position: int, plans: Plans, user: str, tail: str) -> str:
@@ -98,17 +102,18 @@ def _whole(position: int, plans: Plans, user: str, tail: str) -> str:
 def room_for_acks(
     position: int, plans: Plans, user: str, limit: int = LIMIT, *, topic: str = ""
 ) -> int:
-    """Characters that are left for acks beside the rest; below 0: there is no room for any."""
+    """How many characters are left for acks; below 0: there is no room for any."""
     return limit - units(_envelope(position, plans, user, _tail(topic))) - 1
 
 
 def longest_user_text(user: str) -> int:
     """The most UTF-16 units that a user's string may have, so that it can be stored alone."""
+    # A string that looks like an envelope of ours is put into one.
     return LIMIT - _ENVELOPE if _OURS.match(user) else LIMIT
 
 
 def has_room(position: int, plans: Plans, planned: PlannedRange) -> bool:
-    """Whether one more plan would be stored beside *plans*, all of them whole."""
+    """Whether one more plan could be stored with *plans*, all of them whole."""
     return (
         units(_envelope(position, (*plans, planned), "", _tail("t" * _TOPIC_CHARACTERS))) <= LIMIT
     )
@@ -130,9 +135,7 @@ def _envelope(position: int, plans: Plans, user: str, tail: str = "") -> str:
 
 
 def _text_of(planned: PlannedRange, before: PlannedRange | None) -> str:
-    """A plan; what has failed around it is only counted where it failed around the plan *before*
-    it, too.
-    """
+    """A plan as text; the ranges that failed around it are counted if the one *before* has them."""
     around = len(planned.failed)
     if around and before is not None and before.failed[:around] == planned.failed:
         return f"{planned.start}-{planned.until}={around}"
@@ -140,16 +143,15 @@ def _text_of(planned: PlannedRange, before: PlannedRange | None) -> str:
 
 
 def decode(text: str, position: int) -> Metadata:
-    """What stands beside a position of the group. Nothing in it is an error: whoever can commit may
-    write there.
+    """Read what was stored with a position of the group.
+
+    No text is an error: whoever can commit may write there.
     """
     header = _HEADER.match(text)
     if header is None:
-        return (
-            Metadata(lost="it was changed or cut off")
-            if text.startswith(f"{_MAGIC} ")
-            else Metadata(user=text)
-        )
+        if text.startswith(f"{_MAGIC} "):
+            return Metadata(lost="it was changed or cut off")
+        return Metadata(user=text)
     version, crc, belongs_to, planned, user = header.groups()
     ends = header.end() + int(planned)
     begins = ends + 1
@@ -163,15 +165,19 @@ def decode(text: str, position: int) -> Metadata:
     if int(belongs_to) != position:
         return Metadata(users, lost=f"it belongs to position {belongs_to}")
     plans = _plans(text[header.end() : ends], position)
-    told = _TOPIC.match(tail)
-    topic, tail = ("", tail) if told is None else (told[1], tail[told.end() :])
+    topic = ""
+    topic_match = _TOPIC.match(tail)
+    if topic_match is not None:
+        topic = topic_match[1]
+        tail = tail[topic_match.end() :]
     acks = ackmap.decode(tail[1:], position) if tail else None
-    lost = "it cannot be read" if plans is None or (tail and acks is None) else None
+    is_unread = plans is None or (tail != "" and acks is None)
+    lost = "it cannot be read" if is_unread else None
     return Metadata(users, plans or (), lost, acks, topic)
 
 
 def without_topic(text: str, position: int) -> str:
-    """The same for whatever topic has the name: somebody wishes it so."""
+    """The same text without the topic's id: it holds for any topic with the name then."""
     found = decode(text, position)
     if not found.topic:
         return text
@@ -180,32 +186,39 @@ def without_topic(text: str, position: int) -> str:
 
 
 def as_in_kafka(text: str, position: int) -> str:
-    """The same for Kafka, which drops positions with their topic: the topic is told with plans and
-    kept acks only.
+    """The same text for Kafka, which needs the topic's id with plans and kept acks only.
+
+    Kafka drops positions with their topic, so a position alone is always of the topic.
     """
     found = decode(text, position)
-    return text if found.plans or found.acks is not None else without_topic(text, position)
+    if found.plans or found.acks is not None:
+        return text
+    return without_topic(text, position)
 
 
 def _plans(text: str, position: int) -> Plans | None:
-    """The plans; None: these are none, or they do not belong to the position."""
+    """Read plans; None: these are none, or they do not belong to the position."""
     found: list[PlannedRange] = []
-    for one in text.split(" ") if text else ():
-        if _PLAN.fullmatch(one) is None:
+    for word in text.split(" ") if text else ():
+        if _PLAN.fullmatch(word) is None:
             return None
-        shown, _, around = one.partition("=")
+        shown, _, around = word.partition("=")
         ranges = [
             (int(start), int(until))
             for start, until in (pair.split("-") for pair in shown.split("<"))
         ]
-        failed = found[-1].failed[: int(around)] if around and found else tuple(ranges[1:])
+        failed = tuple(ranges[1:])
+        if around and found:
+            failed = found[-1].failed[: int(around)]
         found.append(PlannedRange(*ranges[0], failed))
     try:
         check_plans(found)
     except ValueError:
-        # Whoever wrote it; the records are cut anew, as without a plan.
+        # Somebody else wrote it. The records are cut as without a plan.
         return None
-    return None if found and found[0].start < position else tuple(found)
+    if found and found[0].start < position:
+        return None
+    return tuple(found)
 
 
 def units(text: str) -> int:

@@ -1,11 +1,10 @@
-"""What is done of a partition above its position, kept up from one tick to the next. No I/O, no
-clock.
+"""Remembers which records above a position are open, from one tick to the next. No I/O, no clock.
 
-A record that is settled stays settled, and one that comes is numbered behind all others. So the
-open ones are those that were open the last time, as far as they still are, and those among what has
-come since. The window is known in pieces: one that is settled as a whole is never looked at again,
-and the numbers of another are only gone through again where it has fewer open records than before.
-That takes one count in C, and no note is made when a record is settled.
+A settled record stays settled, and a new record is numbered after all others. So the open records
+are those that were open the last time and still are, and open ones among the new records. The
+window is known in pieces: a piece that is settled as a whole is never looked at again, and another
+one is looked through only if it has fewer open records than before. That takes one count in C for
+each piece, and nothing is noted when a record is settled.
 """
 
 from __future__ import annotations
@@ -21,30 +20,31 @@ _SETTLED = bytes([SETTLED])
 
 
 class KnownDone:
-    """The open records of one tracker, as many as a text has room for; every other one up to the
-    last is done.
+    """The open records of one tracker, as many as a text has room for.
+
+    Args:
+        most: The number of open records that a text has room for.
+        piece: Records of a piece.
     """
 
     __slots__ = ("_most", "_piece", "_pieces", "_seen", "tracker")
 
     def __init__(self, tracker: OffsetTracker, *, most: int = MOST_OPEN, piece: int = 4096) -> None:
         self.tracker = tracker
-        # Open records that a text has room for; records of a piece.
         self._most = most
         self._piece = piece
-        # Ascending; those in which something was open.
+        # The pieces in which something was open, ascending.
         self._pieces: list[_Piece] = []
-        # Arrival number: all records before it were looked at.
+        # All records before this arrival number were looked at.
         self._seen = 0
 
     def above(self, position: int) -> tuple[list[int], int]:
-        """The offsets from a position on that are not done, ascending, and where (exclusive) the
-        last done one ends.
+        """The open offsets from a position on, ascending, and where (exclusive) the last done ends.
 
-        That is how it was at the last :meth:`look` for this position. Everything else before the
-        end is done, what was kept of an earlier assignment among it. Nothing is known where records
-        behind the position were never read. Where more are open than a text has room for, the first
-        of them are told: more of them than there is room for.
+        It is what the last :meth:`look` for this position has found. Every other offset before the
+        end is done; the acks kept of an earlier assignment count. Nothing is known where records
+        behind the position were never read. If more are open than a text has room for, the first of
+        them are returned, at least one more than there is room for.
         """
         tracker = self.tracker
         until = self._until()
@@ -57,7 +57,7 @@ class KnownDone:
         return found[bisect_left(found, position) : bisect_left(found, until)], until
 
     def look(self, position: int) -> None:
-        """Find out what is open from a position on, as much of it as a text has room for."""
+        """Find the open records from a position on, as many as a text has room for."""
         tracker = self.tracker
         tracker.compact()
         base = tracker.base
@@ -79,16 +79,14 @@ class KnownDone:
 
     @property
     def settled(self) -> int:
-        """The tracker's own count of settled records, at the last look: nothing else moves what is
-        done.
-        """
+        """The number of settled records at the last look: only with it the done records change."""
         tracker = self.tracker
         seen = self._seen - self.tracker.base
         still_open = sum(len(piece.places) for piece in self._pieces)
         return tracker.settled_before + seen - still_open + tracker.flags.count(SETTLED, seen)
 
     def _until(self) -> int:
-        """Where the last record ends that is known to be done."""
+        """The offset after the last record that is known to be done."""
         tracker = self.tracker
         last = tracker.flags.rfind(SETTLED)
         until = tracker.offset_of(tracker.base + last) + 1 if last >= 0 else tracker.safe
@@ -96,25 +94,24 @@ class KnownDone:
 
 
 class _Piece:
-    """The open ones among records that came one after the other: which of them, and their
-    offsets.
-    """
+    """The open ones among records that were numbered one after the other."""
 
     __slots__ = ("first", "offsets", "places", "until")
 
     def __init__(self, first: int) -> None:
-        # Arrival numbers.
-        self.first = self.until = first
-        # From the first on.
+        # Arrival numbers: from the first up to *until* (exclusive).
+        self.first = first
+        self.until = first
+        # The places of the open records, counted from the first, and their offsets.
         self.places: list[int] = []
         self.offsets: list[int] = []
 
     def count_from(self, position: int) -> int:
-        """How many of the offsets are not before a position."""
+        """How many open offsets are not before a position."""
         return len(self.offsets) - bisect_left(self.offsets, position)
 
     def extend(self, tracker: OffsetTracker, until: int) -> None:
-        """Look at the records that have come since, up to this arrival number (exclusive)."""
+        """Look at the records up to this arrival number (exclusive) that have come since."""
         since = self.until
         self.until = until
         flags = tracker.flags[since - tracker.base : until - tracker.base]
@@ -128,13 +125,13 @@ class _Piece:
             self.offsets.extend(map(offsets.__getitem__, places))
 
     def has_open(self, tracker: OffsetTracker) -> bool:
-        """Forget what was settled since; whether something is left."""
+        """Forget the records that were settled since; returns whether an open one is left."""
         first = max(self.first - tracker.base, 0)
         until = self.until - tracker.base
         count = until - first - tracker.flags.count(SETTLED, first, until) if until > first else 0
-        # So there are two or more.
+        # There are two or more places then, which itemgetter needs to return a tuple.
         if 0 < count < len(self.places):
-            # What was let go is done.
+            # Records that have left the window are done.
             flags = tracker.flags[first:until].rjust(self.until - self.first, _SETTLED)
             are_open = bytes(itemgetter(*self.places)(flags)).translate(NOT_SETTLED)
             self.places = list(compress(self.places, are_open))

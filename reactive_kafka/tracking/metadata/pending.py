@@ -1,12 +1,12 @@
-"""What stands beside a committed position, and what is to stand there next. No I/O, no clock.
+"""The string that is stored with a position, and the one to store next. No I/O, no clock.
 
 Three things share the one string of a partition, in this order: plans, the user's string, kept
 acks. What does not fit is left out from the end.
 
-The string belongs to its position and is made together with it. Only a new position uses a user's
-string up, and only once the broker has confirmed it; with an unchanged position the string is
-merely stated again. So a commit that fails needs no undoing, and one that was stored unheard is
-used up when the next assignment finds it.
+The string belongs to its position and is made together with it. Only a new position uses up a
+user's string, and only once the broker has confirmed it; with an unchanged position the string is
+merely stored again. So a commit that fails needs no undoing. If it was stored and the answer was
+lost, its string is used up when the next assignment finds it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from reactive_kafka.tracking.metadata import acks as ackmap
 from reactive_kafka.tracking.metadata.codec import LIMIT, decode, encode, room_for_acks, units
 from reactive_kafka.tracking.metadata.done import KnownDone
 from reactive_kafka.tracking.metadata.user import MetadataLimit, UserMetadata
+from reactive_kafka.tracking.plans import Plans
 from reactive_kafka.tracking.tracker import OffsetTracker
 
-# Known to be stored for a partition: nothing.
 NOTHING = Committed(-1, "")
+"""The group has no position, and that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +34,21 @@ class PendingCommit:
     position: int
     # The group has another position, as far as is known.
     is_new: bool
-    # Goes beside the position.
+    # Stored with the position.
     text: str = ""
     # The user's string in it.
     user: str = ""
-    # Of that string, if it was supplied here.
+    # The number of that string; 0: it was stored there before.
     number: int = 0
-    # There was a string of the user's, and it was left out.
+    # The user's string did not fit, and was left out.
     is_lost: bool = False
     has_acks: bool = False
     has_topic: bool = False
-    # Beside the position nothing is told but its topic.
+    # Nothing is stored with the position, but perhaps the id of its topic.
     is_empty: bool = True
     # Offset of the last record before the position.
     last: int = -1
-    # How many records were settled then: nothing else moves kept acks.
+    # How many records were settled when this was made: kept acks change only with that.
     settled: int = -1
 
     @property
@@ -56,33 +57,36 @@ class PendingCommit:
 
     @property
     def stored(self) -> Committed:
-        """What the group is to have."""
+        """What the group is to store."""
         return Committed(self.position, self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataPolicy:
-    """What the partitions of one client store beside their positions."""
+    """What the partitions of one client store with their positions."""
 
-    # A record's own string goes with the position right behind it; else the newest always goes.
+    # The position right behind a record takes that record's string; otherwise each position takes
+    # the newest string.
     is_exact: bool = False
-    # What is done above a position goes with it, as far as there is room.
+    # Store which records above the position are done, as far as there is room.
     keeps_acks: bool = False
-    # Its topic's id goes with every position; else with plans and kept acks only.
+    # Store the id of the topic with every position; otherwise with plans and kept acks only.
     tells_topic: bool = False
-    # How much the cluster takes, as far as is known.
+    # How long a string the cluster stores.
     room: MetadataLimit = field(default_factory=MetadataLimit)
 
     def refused(self, commits: Collection[PendingCommit]) -> bool:
-        """The broker takes less than was sent for these; whether there is something to leave
-        out.
-        """
-        # The broker's limit is not told, only that this was too long. So the shortest text that was
-        # refused is the limit from here on, and the positions are sent again at once without what
-        # is over it: metadata never holds a position back. Plans are the exception, they are needed
-        # and stay.
+        """The broker found these texts too long; returns whether something can be left out."""
+        # The broker does not tell its limit, only that this was too long. So the shortest text that
+        # was refused is the limit from here on, and the positions are sent again at once without
+        # what is over it: metadata never holds a position back. Plans are the exception: they are
+        # needed, and stay.
         longest = max(
-            (units(one.text) for one in commits if one.user or one.has_acks or one.has_topic),
+            (
+                units(pending.text)
+                for pending in commits
+                if pending.user or pending.has_acks or pending.has_topic
+            ),
             default=0,
         )
         if longest:
@@ -91,16 +95,16 @@ class MetadataPolicy:
 
 
 class OffsetMetadata:
-    """The string beside the committed position of one partition."""
+    """The string that is stored with the position of one partition."""
 
     __slots__ = (
+        "_acks_stored_at",
         "_done",
         "_known",
         "_policy",
         "_room",
-        "_unheard",
+        "_unanswered",
         "_user",
-        "_written",
         "early",
         "lost_plans",
         "topic_id",
@@ -109,38 +113,41 @@ class OffsetMetadata:
     def __init__(self, policy: MetadataPolicy) -> None:
         self._policy = policy
         self._room = policy.room
-        # Of the last tracker whose acks were kept.
+        # What is done above the position, of the last tracker whose acks were kept.
         self._done: KnownDone | None = None
         # What the group has; None: not known for sure.
         self._known: Committed | None = None
-        # The user's string of what was known last.
+        # The user's string in it, with its position.
         self._user: Committed | None = None
-        # Of the incarnation of the topic that is read; None: not known.
+        # The id of the topic that is read; None: not known.
         self.topic_id: str | None = None
-        # The user's, supplied before reading has started: for the first new position.
+        # A string of the user's that was supplied before reading has started.
         self.early: str | None = None
-        # Position, settled records: acks that need no commit.
-        self._written: tuple[int, int] | None = None
-        # Of unknown outcome, by their positions.
-        self._unheard: dict[int, PendingCommit] = {}
-        # An assignment found other plans than the tracker's: a late commit went over them.
+        # Position and number of settled records whose acks are stored, or need no commit.
+        self._acks_stored_at: tuple[int, int] | None = None
+        # Position -> the commit of unknown outcome.
+        self._unanswered: dict[int, PendingCommit] = {}
+        # An assignment has found other plans than the tracker's: a late commit went over them.
         self.lost_plans = False
 
     def starts(self, tracker: OffsetTracker, old: OffsetTracker | None) -> None:
-        """The partition is read from a place of its own: what waits for its next position goes on
-        waiting.
+        """The partition is read from another place; a string that waits goes on waiting.
+
+        Args:
+            old: The tracker of the place before.
         """
-        later = self.early if self.early is not None or old is None else old.texts.later
+        later = self.early
+        if later is None and old is not None:
+            later = old.texts.later
         tracker.texts = UserMetadata(is_exact=self._policy.is_exact, later=later)
-        self.early = self._written = None
-        self._unheard = {}
+        self.early = None
+        self._acks_stored_at = None
+        self._unanswered = {}
         self.lost_plans = False
 
     def starts_elsewhere(self, tracker: OffsetTracker) -> None:
-        """The partition is still ours and will be read from another place: as in :meth:`starts`,
-        when that is known.
-        """
-        # Else it was supplied after the tracker's.
+        """The partition is still ours and will be read from another place: keep what waits."""
+        # An early string was supplied after the tracker's.
         if self.early is None:
             self.early = tracker.texts.later
 
@@ -163,26 +170,29 @@ class OffsetMetadata:
             self.early = None
 
     def found(self, tracker: OffsetTracker | None, stored: Committed | None) -> None:
-        """What the group had at an assignment."""
+        """An assignment has found this in the group."""
         self._known = NOTHING if stored is None else stored
-        there = (
-            decode(stored.metadata, stored.offset)
-            if stored is not None and stored.metadata
-            else None
-        )
-        self._user = Committed(self._known.offset, "" if there is None else there.user)
+        user = ""
+        stored_plans: Plans = ()
+        if stored is not None and stored.metadata:
+            metadata = decode(stored.metadata, stored.offset)
+            user = metadata.user
+            stored_plans = metadata.plans
+        self._user = Committed(self._known.offset, user)
         plans = () if tracker is None else tracker.planned_beyond(self._known.offset)
-        self.lost_plans = bool(plans) and (there is None or there.plans != plans)
-        unheard = self._unheard
-        self._unheard = {}
-        if tracker is not None and stored is not None and stored.offset in unheard:
+        self.lost_plans = bool(plans) and stored_plans != plans
+        unanswered = self._unanswered
+        self._unanswered = {}
+        if tracker is not None and stored is not None and stored.offset in unanswered:
             # It was stored after all.
-            _use_up(unheard[stored.offset], tracker)
+            _use_up(unanswered[stored.offset], tracker)
 
     def forget(self) -> None:
-        """What may be stored for it is another member's from here on."""
-        self._known = self._user = self._written = None
-        self._unheard = {}
+        """Another member may store a string for the partition from here on."""
+        self._known = None
+        self._user = None
+        self._acks_stored_at = None
+        self._unanswered = {}
         self.lost_plans = False
 
     @property
@@ -191,8 +201,9 @@ class OffsetMetadata:
         return None if self._known is None else self._user
 
     def units(self, tracker: OffsetTracker) -> int:
-        """At most so many UTF-16 units go with the next position, without making the text; 0 where
-        no acks are kept.
+        """How long the text of the next position can be, in UTF-16 units, without making it.
+
+        It is 0 if no acks are kept.
         """
         if not self._policy.keeps_acks:
             return 0
@@ -209,31 +220,31 @@ class OffsetMetadata:
         return max(units(due.text), min(self._room.for_acks, rest + ackmap.bound(count, window)))
 
     def due(self, tracker: OffsetTracker, position: int, *, is_new: bool) -> PendingCommit:
-        """What is to stand beside a position that is committed now."""
+        """The commit of a position now, with the string to store with it."""
         due = self._with_user(tracker, position, is_new=is_new)
-        return (
-            self._with_acks(due, self._look(tracker, position)) if self._policy.keeps_acks else due
-        )
+        if not self._policy.keeps_acks:
+            return due
+        return self._with_acks(due, self._look(tracker, position))
 
     def _with_user(self, tracker: OffsetTracker, position: int, *, is_new: bool) -> PendingCommit:
         texts = tracker.texts
         last = last_before(tracker, position) if self._policy.is_exact else -1
         supplied = texts.for_new(last) if is_new else texts.for_same(last)
         if supplied is not None:
-            due = self._made(
+            due = self._make(
                 tracker, position, supplied.text, is_new=is_new, number=supplied.number, last=last
             )
             if is_new or not due.is_lost:
                 return due
-        return self._made(tracker, position, self._there(position), is_new=is_new, last=last)
+        return self._make(tracker, position, self._user_text_at(position), is_new=is_new, last=last)
 
-    def _there(self, position: int) -> str:
-        """The user's string that stands beside this very position."""
-        return (
-            self._user.metadata if self._user is not None and self._user.offset == position else ""
-        )
+    def _user_text_at(self, position: int) -> str:
+        """The user's string that is stored with this very position."""
+        if self._user is None or self._user.offset != position:
+            return ""
+        return self._user.metadata
 
-    def _made(
+    def _make(
         self,
         tracker: OffsetTracker,
         position: int,
@@ -244,17 +255,18 @@ class OffsetMetadata:
         last: int = -1,
     ) -> PendingCommit:
         plans = tracker.planned_beyond(position)
-        topic = self.topic_id or "" if plans or self._policy.tells_topic else ""
-        # Of most partitions, so it is made fast.
+        topic = ""
+        if plans or self._policy.tells_topic:
+            topic = self.topic_id or ""
+        # Most partitions store nothing with their positions: this is their short way.
         if not (plans or user or topic):
             return PendingCommit(tracker, position, is_new, number=number, last=last)
-        text, bare = (
-            encode(position, plans, said, topic=topic, limit=self._room.for_user)
-            if plans or said or topic
-            else ""
-            for said in (user, "")
-        )
-        is_lost = bool(user) and text == bare
+        limit = self._room.for_user
+        text = encode(position, plans, user, topic=topic, limit=limit)
+        without_user = ""
+        if plans or topic:
+            without_user = encode(position, plans, "", topic=topic, limit=limit)
+        is_lost = bool(user) and text == without_user
         return PendingCommit(
             tracker,
             position,
@@ -279,7 +291,8 @@ class OffsetMetadata:
         open_offsets, until = done.above(position)
         if until > position and budget > 0:
             acks, _ = ackmap.encode(open_offsets, position, until, budget)
-            text = encode(position, plans, due.user, acks, topic=topic) if acks else text
+        if acks:
+            text = encode(position, plans, due.user, acks, topic=topic)
         is_empty = due.is_empty and not acks
         return replace(due, text=text, has_acks=bool(acks), is_empty=is_empty, settled=done.settled)
 
@@ -292,25 +305,28 @@ class OffsetMetadata:
     def restated(
         self, tracker: OffsetTracker, position: int, *, is_new: bool, is_in_doubt: bool
     ) -> PendingCommit | None:
-        """What is to be committed where no position has moved; None: nothing has changed, or it can
-        wait.
-        """
+        """The commit of a position that has not moved; None: its string needs no commit."""
         done = self._look(tracker, position) if self._policy.keeps_acks else None
-        has_moved = done is not None and self._written != (position, done.settled)
+        has_moved = done is not None and self._acks_stored_at != (position, done.settled)
         if not has_moved and not tracker.texts.has_acked:
             return None
         due = self._with_user(tracker, position, is_new=is_new)
-        due = due if done is None else self._with_acks(due, done)
+        if done is not None:
+            due = self._with_acks(due, done)
         if not due.number and not due.has_acks:
             return None
         if self._is_there(due, is_in_doubt=is_in_doubt):
-            self._written = (position, due.settled)
+            self._acks_stored_at = (position, due.settled)
             return None
         return due
 
+    def may_be_due(self, tracker: OffsetTracker) -> bool:
+        """Whether a string may have to be committed although no position has moved."""
+        return self.lost_plans or self._policy.keeps_acks or tracker.texts.has_acked
+
     def lacks_plans(self, tracker: OffsetTracker, position: int, *, is_in_doubt: bool) -> bool:
-        """Whether the group may have other plans beside its position than the tracker."""
-        due = self._made(tracker, position, self._there(position), is_new=False)
+        """Whether the group may have other plans with its position than the tracker."""
+        due = self._make(tracker, position, self._user_text_at(position), is_new=False)
         return not self._is_there(due, is_in_doubt=is_in_doubt)
 
     def _is_there(self, due: PendingCommit, *, is_in_doubt: bool) -> bool:
@@ -319,16 +335,16 @@ class OffsetMetadata:
         return self._known == due.stored
 
     def stored(self, due: PendingCommit) -> None:
-        """The broker has stored it, and the partition is still ours."""
+        """The broker has stored it, and the partition is still ours: the group has it."""
         self._known = due.stored
         self._user = Committed(due.position, due.user)
-        self._unheard = {}
+        self._unanswered = {}
         self.lost_plans = False
         if due.settled >= 0:
-            self._written = (due.position, due.settled)
+            self._acks_stored_at = (due.position, due.settled)
 
     def used_up(self, due: PendingCommit) -> None:
-        """The broker has stored it, for records that are still tracked."""
+        """The broker has stored it, and its records are still tracked: its string is used up."""
         if due.is_new:
             self._room.dropped += due.is_lost
             _use_up(due, due.tracker)
@@ -337,7 +353,7 @@ class OffsetMetadata:
         """It is not known whether it was stored."""
         self._known = None
         if due.is_new:
-            self._unheard[due.position] = due
+            self._unanswered[due.position] = due
 
 
 def _use_up(due: PendingCommit, tracker: OffsetTracker) -> None:
@@ -348,10 +364,3 @@ def _use_up(due: PendingCommit, tracker: OffsetTracker) -> None:
 def last_before(tracker: OffsetTracker, position: int) -> int:
     """The offset of the last record before a position; if it is not known, the offset before it."""
     return tracker.offsets.last_before(position, tracker.base + len(tracker.flags))
-
-
-def may_be_due(metadata: OffsetMetadata, tracker: OffsetTracker) -> bool:
-    """Whether it takes a closer look to say that nothing is to be committed where no position has
-    moved.
-    """
-    return metadata.lost_plans or metadata._policy.keeps_acks or tracker.texts.has_acked

@@ -1,9 +1,8 @@
-"""The user's strings that go with positions: which one is due, and when it is used up. No I/O, no
-clock.
+"""The user's strings that are stored with positions: which one is due, when it is used up. Pure.
 
-Kafka keeps one string a partition, beside the position. A new position takes the string that is due
-along, or empties it. A string is used up once the broker has stored a new position with it, or with
-one that was supplied later.
+Kafka keeps one string a partition, with its position. A new position takes the string that is due,
+or empties it. A string is used up once the broker has stored a new position with it, or with one
+that was supplied later.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ _PRUNE_FROM = 64
 
 
 class Supplied(NamedTuple):
-    """A string that the application has given; they are numbered from 1, in the order in which they
-    came.
-    """
+    """A string of the application's; they are numbered from 1, in the order they came in."""
 
     number: int
     text: str
 
 
 def check_metadata(text: str) -> None:
-    """ValueError where a string cannot be stored beside a position: no string, NUL, half a
-    surrogate pair, too long.
+    """Check that a string can be stored with a position.
+
+    Raises:
+        ValueError: It is no string or too long, or it has a NUL or half a surrogate pair in it.
     """
     if not isinstance(text, str):
         raise ValueError(f"offset metadata must be a string, not {type(text).__name__}")
@@ -41,12 +40,18 @@ def check_metadata(text: str) -> None:
     if length > most:
         looks = "" if most == LIMIT else " for one that begins as our own do ('rk' and a digit)"
         raise ValueError(
-            f"offset metadata of {length} UTF-16 units is too long: at most {most:,} are allowed{looks}"
+            f"offset metadata of {length} UTF-16 units is too long: "
+            f"at most {most:,} are allowed{looks}"
         )
 
 
 class UserMetadata:
-    """The strings that wait, for one partition during one assignment."""
+    """The strings that wait, for one partition during one assignment.
+
+    Args:
+        is_exact: As in :class:`~reactive_kafka.tracking.metadata.pending.MetadataPolicy`.
+        later: A string that waits for the next new position already.
+    """
 
     __slots__ = (
         "_acked",
@@ -60,18 +65,18 @@ class UserMetadata:
     )
 
     def __init__(self, *, is_exact: bool = False, later: str | None = None) -> None:
-        # As in MetadataPolicy.
         self._is_exact = is_exact
+        # The number of the last string.
         self._count = 0
-        # This one, and all before it.
+        # The strings up to this number are used up.
         self._used = 0
-        # The newest of an ack.
+        # The newest string of an ack.
         self._acked: Supplied | None = None
-        # Waits for the next new position.
+        # The string that waits for the next new position.
         self._later: Supplied | None = None
-        # exact: of each ack, in the order in which they came.
+        # If exact: record offset -> the string of its ack, in the order they came in.
         self._by_offset: dict[int, Supplied] = {}
-        # exact: the last record before the position that was stored last.
+        # If exact: the last record before the position that was stored last.
         self._passed = -1
         self._prune_at = _PRUNE_FROM
         if later is not None:
@@ -84,7 +89,7 @@ class UserMetadata:
             self._by_offset[offset] = self._acked
 
     def store(self, text: str) -> None:
-        """A string is to go with the next new position, and with none before it."""
+        """Store a string with the next new position, and with none before it."""
         self._later = self._next(text)
 
     def _next(self, text: str) -> Supplied:
@@ -93,17 +98,21 @@ class UserMetadata:
 
     @property
     def later(self) -> str | None:
-        """The one that waits for the next new position; None: none does."""
-        return None if self._later is None or self._later.number <= self._used else self._later.text
+        """The string that waits for the next new position; None: none does."""
+        if self._later is None or self._later.number <= self._used:
+            return None
+        return self._later.text
 
     @property
     def has_acked(self) -> bool:
-        """Whether an ack has brought one that may not have been stored."""
+        """Whether an ack has brought a string that may not have been stored."""
         return self._acked is not None and (self._is_exact or self._acked.number > self._used)
 
     def for_new(self, last: int) -> Supplied | None:
-        """What goes with a new position, with *last* the offset of the last record before it; None:
-        nothing does.
+        """The string for a new position; None: there is none.
+
+        Args:
+            last: The offset of the last record before the position.
         """
         own = self._by_offset.get(last)
         acked = self._newest_acked()
@@ -113,45 +122,46 @@ class UserMetadata:
         return later if acked is None or acked.number < later.number else acked
 
     def for_same(self, last: int) -> Supplied | None:
-        """What goes with a position that the group has already; None: what stands there stays."""
+        """The string for a position that the group has already; None: its string stays."""
         return self._by_offset.get(last) or self._newest_acked()
 
     def stored(self, number: int, last: int) -> None:
-        """The broker has stored a new position, with the string of this number (0: none), behind
-        the record *last*.
+        """The broker has stored a new position, behind the record with offset *last*.
+
+        Args:
+            number: The number of the string that was stored with it; 0: none was.
         """
         self._used = max(self._used, number)
         self._passed = max(self._passed, last)
 
     def _newest_acked(self) -> Supplied | None:
         if not self._is_exact:
-            return (
-                self._acked if self._acked is not None and self._acked.number > self._used else None
-            )
+            if self._acked is None or self._acked.number <= self._used:
+                return None
+            return self._acked
         while self._by_offset:
             offset = next(reversed(self._by_offset))
-            found = self._by_offset[offset]
+            newest = self._by_offset[offset]
             if offset >= self._passed:
-                return found if found.number > self._used else None
+                return newest if newest.number > self._used else None
             del self._by_offset[offset]
         return None
 
     def forget_before(self, last: int) -> None:
-        """No position before the one behind the record *last* will be committed any more; now and
-        then that counts.
+        """Forget the strings of records before *last*: they are committed.
+
+        To keep this cheap it does so only when the number of strings has doubled.
         """
         if len(self._by_offset) < self._prune_at:
             return
         self._by_offset = {
-            offset: found for offset, found in self._by_offset.items() if offset >= last
+            offset: supplied for offset, supplied in self._by_offset.items() if offset >= last
         }
         self._prune_at = max(_PRUNE_FROM, 2 * len(self._by_offset))
 
 
 class MetadataLimit:
-    """How much a cluster takes beside a position, as far as is known, and what was left out for
-    it.
-    """
+    """How long a string the cluster stores with a position, as far as is known."""
 
     __slots__ = ("dropped", "least_refused")
 
@@ -162,25 +172,25 @@ class MetadataLimit:
 
     @property
     def for_user(self) -> int:
-        """The most UTF-16 units of a text with the user's string: what was never refused is
-        tried.
-        """
+        """The most UTF-16 units of a text with the user's string: one below what was refused."""
         return self.least_refused - 1
 
     @property
     def for_acks(self) -> int:
-        """The most UTF-16 units of a text with kept acks: half of what was refused, until that is
-        refused too.
-        """
+        """The most UTF-16 units of a text with kept acks: half of what was refused."""
         return LIMIT if self.least_refused > LIMIT else self.least_refused // 2
 
     def refused(self, length: int) -> None:
-        """The broker has not taken a text of so many units."""
+        """The broker has not stored a text of this number of units."""
         self.least_refused = min(self.least_refused, length)
 
     @property
     def warning(self) -> str | None:
-        """What people should know; None: nothing was left out."""
-        less = f"the broker takes less than {self.least_refused:,} units of offset metadata"
-        without = f"{self.dropped:,} positions were committed without theirs (see offset.metadata.max.bytes)"
-        return f"{less}: {without}" if self.dropped else None
+        """A warning for people; None: nothing was left out."""
+        if not self.dropped:
+            return None
+        return (
+            f"the broker takes less than {self.least_refused:,} units of offset metadata: "
+            f"{self.dropped:,} positions were committed without theirs "
+            "(see offset.metadata.max.bytes)"
+        )

@@ -260,7 +260,7 @@ class CommitEngine:
             return None
         for pending in due:
             if pending.is_new or pending.partition in repeated:
-                pending.tracker.attempted = max(pending.tracker.attempted, pending.position)
+                pending.tracker.sent(pending.position)
         for partition in self.table:
             partition.commits.send()
         self._in_flight = CommitRequest(self.table.generation, tuple(due), repeated, is_last)
@@ -416,8 +416,7 @@ class CommitEngine:
             # of the tracker's. Such a commit confirms nothing of what is read now, and ends no
             # doubt about it.
             if is_news:
-                pending.tracker.committed = pending.position
-                pending.tracker.uncommitted_from = pending.position
+                pending.tracker.confirmed(pending.position)
                 commits.confirm_position(pending.position)
                 moved.append((pending.tracker, pending.position))
             commits.metadata.used_up(pending)
@@ -473,12 +472,11 @@ class CommitEngine:
         partition = self.table.of(tracker)
         if partition is None:
             return
-        tracker.attempted = max(tracker.attempted, pending.position)
+        tracker.sent(pending.position)
         if partition.live is None:
             # The next assignment finds it.
             return
-        tracker.committed = pending.position
-        tracker.uncommitted_from = pending.position
+        tracker.confirmed(pending.position)
         partition.commits.confirm(pending)
         partition.commits.metadata.used_up(pending)
 

@@ -14,7 +14,7 @@ BEYOND_ALL = 1 << 62
 """Higher than any arrival number and any offset of a log."""
 
 
-class OffsetRuns:
+class RecordOffsets:
     """Maps the arrival numbers of a partition's records to their offsets.
 
     Offsets may have gaps (compaction, transaction markers), arrival numbers have none. A run is an
