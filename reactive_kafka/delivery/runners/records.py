@@ -435,10 +435,10 @@ def _message_of(given: Any, record: RawRecord, tracker: OffsetTracker, index: in
 
 
 def _no_key(error: BaseException) -> BaseException:
-    """Return what to raise for a record whose ordering key cannot be told."""
+    """Return what to raise for a record whose ordering key cannot be computed."""
     if isinstance(error, SystemExit | KeyboardInterrupt):
         return error
-    refused = DecodeError(f"the record's ordering key cannot be told: {describe(error)}")
+    refused = DecodeError(f"the record's ordering key cannot be computed: {describe(error)}")
     refused.part = "ordering key"
     refused.__cause__ = error
     return refused
