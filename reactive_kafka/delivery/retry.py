@@ -86,7 +86,7 @@ class Trouble:
         place = f"{self.message.topic_partition} offset {self.message.offset}"
         why = describe(self.reason) if self.reason is not None else ""
         if self.is_outage:
-            return f"{place}: its handler is called again when this is over: {why}"
+            return f"{place}: its handler is called again when a service is back: {why}"
         failed_s = now - self.since
         return f"{place} has failed for {failed_s:.0f} s, attempt {self.attempt} follows: {why}"
 

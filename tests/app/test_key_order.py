@@ -456,7 +456,8 @@ async def test_whatever_a_key_function_raises_is_a_nack_of_that_record_alone(odd
     assert seen == [b"1", b"2", b"3"]
     whys = [event.reason for event in recorder.of(RecordIgnored)]
     assert (
-        whys == [f"DecodeError: the record's ordering key cannot be told: {describe(ODD[odd])}"] * 2
+        whys
+        == [f"DecodeError: the record's ordering key cannot be computed: {describe(ODD[odd])}"] * 2
     )
 
 

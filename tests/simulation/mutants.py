@@ -530,7 +530,7 @@ MUTANTS = (
     Mutant(
         "who was alone goes on to the next piece",
         RECORDS,
-        "if isinstance(lane, KeyedLane) and lane.sole is not worker:",
+        "if is_alone and isinstance(lane, KeyedLane) and lane.sole is not worker:",
         "if False:",
     ),
     Mutant(

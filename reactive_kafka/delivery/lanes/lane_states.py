@@ -13,8 +13,8 @@ class LaneState(StrEnum):
 
     ``open``: records may be taken; ``paused``: the application has paused the partition or the
     channel; ``suspended``: the partition is being revoked, or the channel ends, and the records
-    wait to hear whether it is retained; ``suspended and paused``: both; ``dropped``: its records
-    are another member's, or are read again.
+    stay until it is known whether the partition is retained; ``suspended and paused``: both;
+    ``dropped``: its records belong to another member, or are read again.
     """
 
     OPEN = "open"
@@ -48,15 +48,17 @@ LANE_TRANSITIONS: dict[LaneState, dict[str, LaneState]] = {
     },
     _L.DROPPED: {},
 }
-"""state -> event -> next state. ``pause``, ``resume``: by the application; ``suspend``: the
-partition is being revoked, or the channel ends; ``retain``: it was reassigned with the position as
-we left it; ``drop``: its records are another member's, or are read again."""
+"""state -> event -> next state.
+
+``pause``: by the application; ``resume``: by the application; ``suspend``: the partition is being
+revoked, or the channel ends; ``retain``: it was assigned to us again, at the position where we left
+it; ``drop``: its records belong to another member, or are read again."""
 
 REVOKED_LANES = frozenset({_L.SUSPENDED, _L.SUSPENDED_AND_PAUSED, _L.DROPPED})
-"""The partition is going or gone: nothing that was fetched for it may be added."""
+"""The partition is being taken or gone: nothing that was fetched for it may be added."""
 
 PAUSED_LANES = frozenset({_L.PAUSED, _L.SUSPENDED_AND_PAUSED})
-"""Those that the application has paused."""
+"""Lanes that the application has paused."""
 
 OPEN = LaneState.OPEN
 """Hot loops compare with this: a module's name is found faster than a member of an enum."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any, Protocol
 
@@ -115,21 +115,17 @@ class CallDurations:
     def __init__(self, histogram: DurationHistogram, now: float) -> None:
         self._histogram = histogram
         self._counted_at = now
-        self._long_calls = 0
         self._long_calls_s = 0.0
 
     def observe_long(self, duration_s: float) -> None:
         """Count a call that took longer than ``SHORT_S``."""
         self._histogram.observe(duration_s)
-        self._long_calls += 1
         self._long_calls_s += duration_s
 
-    def observe_rest(self, calls: int, now: float) -> None:
-        """Count the other ones of *calls* that were made since the last time."""
-        short_calls_s = now - self._counted_at - self._long_calls_s
-        self._histogram.observe_many_short(calls - self._long_calls, short_calls_s)
+    def observe_short(self, calls: int, now: float) -> None:
+        """Count the other calls that were made since this was last called."""
+        self._histogram.observe_many_short(calls, now - self._counted_at - self._long_calls_s)
         self._counted_at = now
-        self._long_calls = 0
         self._long_calls_s = 0.0
 
 
@@ -215,11 +211,14 @@ class RecordRunner:
         durations = CallDurations(self._durations, now)
         stretch_end = -inf if self._lanes.takes_single_records else worker.stretch_end
         look_at = min(stretch_end, now + SHORT_S)
-        calls = 0
+        short_calls = 0
         failed: BaseException | None = None
 
         while True:
-            piece = self._next_piece(worker, lane, is_alone=is_alone, now=now)
+            if by_key is not None:
+                piece = _next_of_keys(worker, by_key)
+            else:
+                piece = self._next_piece(worker, lane, now, is_alone=is_alone)
             if piece is None:
                 break
             for index, record in piece:
@@ -280,14 +279,17 @@ class RecordRunner:
                     if worker.is_spent:
                         look_at = stretch_end = -inf
 
-                calls += 1
                 began = now
                 now = monotonic()
                 # Before ``look_at`` no call can have been long, and the stretch is not over. So one
                 # comparison does for most records.
-                if now >= look_at:
+                if now < look_at:
+                    short_calls += 1
+                else:
                     if now - began > SHORT_S:
                         durations.observe_long(now - began)
+                    else:
+                        short_calls += 1
                     if now >= stretch_end:
                         # If another worker has taken a record meanwhile, or one was put back, then
                         # other tasks have run while the handler waited. So a new stretch may begin.
@@ -298,8 +300,9 @@ class RecordRunner:
                             break
                         stretch_end = worker.stretch_end
                         call = self._isolation.apart(worker, first.call)
-                        durations.observe_rest(calls, now)
-                        calls = 0
+                        if short_calls:
+                            durations.observe_short(short_calls, now)
+                            short_calls = 0
                     look_at = min(stretch_end, now + SHORT_S)
                 # The lane was cut, or has another piece: see `Lane.cut`.
                 if lane.reading is not piece:
@@ -321,7 +324,7 @@ class RecordRunner:
                 worker.key = UNKEYED
             if now >= stretch_end:
                 break
-        durations.observe_rest(calls, now)
+        durations.observe_short(short_calls, now)
         return now >= worker.stretch_end
 
     def _is_alone(self, worker: Worker, lane: Lane) -> bool:
@@ -331,29 +334,17 @@ class RecordRunner:
         return not self._lanes.shared
 
     def _next_piece(
-        self, worker: Worker, lane: Lane, *, is_alone: bool, now: float
-    ) -> Iterator[tuple[int, RawRecord]] | Sequence[tuple[int, RawRecord]] | None:
-        """Return records for a worker to run one after the other, with their arrival numbers.
-
-        In a lane by key that is one record, whose key is the worker's from here on. Otherwise it is
-        the rest of the lane's current piece. None: there is nothing to take.
-        """
+        self, worker: Worker, lane: Lane, now: float, *, is_alone: bool
+    ) -> Iterable[tuple[int, RawRecord]] | None:
+        """Return the rest of the lane's current piece, with arrival numbers; None: it is empty."""
+        if is_alone and isinstance(lane, KeyedLane) and lane.sole is not worker:
+            # Another worker has looked for work here, so keys matter now.
+            return None
+        if not lane.advance():
+            return None
         if is_alone:
-            if isinstance(lane, KeyedLane) and lane.sole is not worker:
-                # Another worker has looked for work here, so keys matter now.
-                return None
-            if not lane.advance():
-                return None
             lane.tracker.begin_run(lane.taken + 1, now)
-            return lane.read()
-        if isinstance(lane, KeyedLane):
-            found = lane.next_record()
-            if found is None:
-                return None
-            key, index, record = found
-            worker.key = key
-            return ((index, record),)
-        return lane.read() if lane.advance() else None
+        return lane.read()
 
     def _stays(self, worker: Worker, lane: Lane, entered: float, now: float) -> bool:
         """Begin another stretch in a lane where handlers wait; False if the worker has to leave.
@@ -362,7 +353,7 @@ class RecordRunner:
         too few workers.
         """
         worker.stretch_end = now + STRETCH_S
-        is_wanted = bool(self._places.returning) or self._isolation.is_closed
+        is_wanted = self._places.returning or self._isolation.is_closed
         if now < lane.look_at and not is_wanted:
             return True
         self._signals.progress(lane)
@@ -425,16 +416,29 @@ class RecordRunner:
         return None
 
 
+def _next_of_keys(worker: Worker, lane: KeyedLane) -> Iterable[tuple[int, RawRecord]] | None:
+    """Return the next record that may run, as a piece of its own; None: there is none.
+
+    Its key is the worker's from here on, and is to be freed after it.
+    """
+    found = lane.next_record()
+    if found is None:
+        return None
+    key, index, record = found
+    worker.key = key
+    return ((index, record),)
+
+
 def _message_of(given: Any, record: RawRecord, tracker: OffsetTracker, index: int) -> Message[Any]:
     """Return the message that a handler was given, or one of the payload that it was given."""
     return given if isinstance(given, Message) else new_message(given, record, tracker, index)
 
 
 def _no_key(error: BaseException) -> BaseException:
-    """Return what to raise for a record whose ordering key cannot be told."""
+    """Return what to raise for a record whose ordering key cannot be computed."""
     if isinstance(error, SystemExit | KeyboardInterrupt):
         return error
-    refused = DecodeError(f"the record's ordering key cannot be told: {describe(error)}")
+    refused = DecodeError(f"the record's ordering key cannot be computed: {describe(error)}")
     refused.part = "ordering key"
     refused.__cause__ = error
     return refused

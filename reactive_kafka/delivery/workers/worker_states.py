@@ -11,12 +11,12 @@ from enum import StrEnum
 class WorkerState(StrEnum):
     """What a worker does at the moment.
 
-    ``idle``: it holds no lane, and waits for work; ``running``: it takes records of a lane and
-    calls the handler; ``interrupted``: its handler was cancelled for poison, and has not ended;
+    ``idle``: it holds no lane and waits for work; ``running``: it takes records of a lane and calls
+    the handler; ``interrupted``: its handler was cancelled for poison and has not ended;
     ``parked``: it keeps its lane and waits for the next attempt or a dead letter, without a place;
     ``returning``: that wait is over, and it waits for a place; ``abandoned``: its handler still
-    runs, and nobody waits for that; ``abandoned and interrupted``: both; ``abandoned and parked``:
-    nobody waits for it, and no handler runs; ``ended``: its task is over.
+    runs, and nobody waits for the worker; ``abandoned and interrupted``: both; ``abandoned and
+    parked``: nobody waits for it, and no handler runs; ``ended``: its task is over.
     """
 
     IDLE = "idle"
@@ -31,9 +31,9 @@ class WorkerState(StrEnum):
 
 
 _W = WorkerState
-# An abandoned worker ends when its handler does. Until then it can be interrupted or park as any
-# other, which the pool has to know: a second interrupt, or one while no handler runs, would cancel
-# our own code. So these are states of their own, and not a flag next to the others.
+# An abandoned worker ends when its handler does. Until then it can be interrupted or park like any
+# other worker. The pool has to know that: a second interrupt, or one while no handler runs, would
+# cancel our own code. So these are states, and no flag next to the other states.
 WORKER_TRANSITIONS: dict[WorkerState, dict[str, WorkerState]] = {
     _W.IDLE: {"take": _W.RUNNING, "end": _W.ENDED},
     _W.RUNNING: {
@@ -56,24 +56,24 @@ WORKER_TRANSITIONS: dict[WorkerState, dict[str, WorkerState]] = {
 }
 """state -> event -> next state.
 
-``take``: it takes lanes; ``turn away``: it lets go of them; ``end``: nothing is left for it to do;
-``interrupt``: its handler was cancelled for poison, and is expected to end; ``handler ended``: that
-handler has; ``park``: it waits for something that is no handler (the next attempt, a dead letter),
-and gives its place to another; ``return``: that is over, and every place is taken; ``resume``: it
-has a place again; ``abandon``: nobody waits for its handler any more, for its partition is gone, or
-the handler ignores its cancellation."""
+``take``: it takes lanes; ``turn away``: it releases them; ``end``: nothing is left for it to do;
+``interrupt``: its handler was cancelled for poison and is expected to end; ``handler ended``: that
+handler has ended; ``park``: it waits for something that is no handler (the next attempt, a dead
+letter), and gives its place to another worker; ``return``: that wait is over, and every place is
+taken; ``resume``: it has a place again; ``abandon``: nobody waits for its handler any more, because
+its partition is gone or the handler ignores its cancellation."""
 
 WITH_PLACE = frozenset({_W.IDLE, _W.RUNNING, _W.INTERRUPTED})
-"""The workers that count: a channel has ``concurrency`` places."""
+"""Workers in these states have one of the channel's ``concurrency`` places."""
 
 PARKED_WORKERS = frozenset({_W.PARKED, _W.RETURNING, _W.ABANDONED_PARKED})
-"""Those in which no handler runs, though they hold a lane: there is nothing to cancel."""
+"""Workers that hold a lane while no handler runs: there is nothing to cancel."""
 
 ABANDONED_WORKERS = frozenset({_W.ABANDONED, _W.ABANDONED_INTERRUPTED, _W.ABANDONED_PARKED})
-"""Those that nobody waits for."""
+"""Workers that nobody waits for."""
 
 INTERRUPTED_WORKERS = frozenset({_W.INTERRUPTED, _W.ABANDONED_INTERRUPTED})
-"""Those whose task counts one cancellation of ours."""
+"""Workers whose task counts one cancellation of ours."""
 
 # Hot loops compare with these: a module's name is found faster than a member of an enum.
 IDLE = WorkerState.IDLE
