@@ -6,8 +6,10 @@ A folder is a room, and a room stands on a floor: that is the picture in docs/in
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -345,3 +347,43 @@ asyncio.run(main())
         "pydantic_core",
     }
     assert loaded_by(run) & unused == set()
+
+
+def test_no_statement_assigns_several_attributes_at_once() -> None:
+    """One line for each attribute, so that each can have its comment."""
+    found = [
+        f"{module}:{node.lineno}"
+        for module, path in modules().items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Tuple)
+        and any(isinstance(element, ast.Attribute) for element in target.elts)
+    ]
+    assert found == []
+
+
+def test_a_class_name_has_one_meaning_in_the_package() -> None:
+    where: dict[str, list[str]] = {}
+    for module, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                where.setdefault(node.name, []).append(module)
+    assert {name: places for name, places in where.items() if len(places) > 1} == {}
+
+
+DIRECTIVE = re.compile(r"#\s*(type:|noqa)")
+
+
+def test_comments_stand_above_the_code_and_the_formatter_lays_it_out() -> None:
+    found = []
+    for module, path in modules().items():
+        with path.open("rb") as source:
+            for token in tokenize.tokenize(source.readline):
+                if token.type != tokenize.COMMENT:
+                    continue
+                stands_behind_code = bool(token.line[: token.start[1]].strip())
+                is_fmt = token.string.startswith("# fmt:")
+                if is_fmt or (stands_behind_code and not DIRECTIVE.match(token.string)):
+                    found.append(f"{module}:{token.start[0]} {token.string}")
+    assert found == []

@@ -87,7 +87,8 @@ def _load_library() -> Any:
     found = [library for place in places for library in sorted(place.glob("librdkafka*"))]
     if not found:
         raise BrokerError(
-            f"no librdkafka next to {package}: the embedded broker needs confluent-kafka's own wheel"
+            f"no librdkafka next to {package}: "
+            "the embedded broker needs confluent-kafka's own wheel"
         )
     library = ctypes.CDLL(str(found[0]))
     pointer = ctypes.c_void_p

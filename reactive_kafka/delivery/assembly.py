@@ -23,7 +23,7 @@ def record_workers(
     setup: WorkerSetup, signals: WorkerSignals, invocation: Invocation
 ) -> WorkerPool:
     """Return workers that call one handler with each record."""
-    parts = _Parts.of(setup, signals, invocation)
+    parts = _PoolParts.of(setup, signals, invocation)
     handler = SingleHandler(
         invocation, setup.settings, setup.hook, parts.isolation, parts.kept_for_letters
     )
@@ -35,7 +35,7 @@ def first_match_workers(
 ) -> WorkerPool:
     """Return workers that call, for each record, the first handler that takes it."""
     # What concerns the channel is the same in all of its invocations.
-    parts = _Parts.of(setup, signals, branches[0].invocation)
+    parts = _PoolParts.of(setup, signals, branches[0].invocation)
     choice = RecordChoice(setup.settings, signals, skipping)
     handler = FirstMatch(branches, choice, setup.hook, parts.isolation, parts.kept_for_letters)
     return parts.pool(parts.record_runner(handler))
@@ -45,7 +45,7 @@ def broadcast_workers(
     setup: WorkerSetup, signals: WorkerSignals, branches: Sequence[Branch], skipping: Skipping
 ) -> WorkerPool:
     """Return workers that call, for each record, every handler that takes it."""
-    parts = _Parts.of(setup, signals, branches[0].invocation)
+    parts = _PoolParts.of(setup, signals, branches[0].invocation)
     choice = RecordChoice(setup.settings, signals, skipping)
     handler = Broadcast(branches, choice, signals, parts.isolation)
     return parts.pool(parts.record_runner(handler))
@@ -62,7 +62,7 @@ def batch_workers(
     Args:
         skipping: What is left out of batches; None: nothing.
     """
-    parts = _Parts.of(setup, signals, invocation)
+    parts = _PoolParts.of(setup, signals, invocation)
     handler = BatchHandler(
         invocation, setup.settings, setup.hook, parts.isolation, parts.kept_for_letters
     )
@@ -80,7 +80,7 @@ def batch_workers(
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _PoolParts:
     """The parts that the pool, its runner and its retries share."""
 
     setup: WorkerSetup
@@ -92,7 +92,7 @@ class _Parts:
     returned: ReturnedUnsettled
 
     @classmethod
-    def of(cls, setup: WorkerSetup, signals: WorkerSignals, invocation: Invocation) -> _Parts:
+    def of(cls, setup: WorkerSetup, signals: WorkerSignals, invocation: Invocation) -> _PoolParts:
         isolation = Isolation(setup.is_ending)
         if invocation.is_blocking:
             # A thread may outlive its call, so its context has to say what the call has.

@@ -50,7 +50,8 @@ def _explain_connect(connect: Any) -> Any:
     async def connect_and_explain(self: AIOKafkaConnection) -> Any:
         # None while the client connects to a bootstrap server.
         client = getattr(self._on_close_cb, "__self__", None)
-        self._ssl_context, problem = current(self._ssl_context)
+        context, problem = current(self._ssl_context)
+        self._ssl_context = context
         try:
             connected = await connect(self)
         except Exception as error:

@@ -62,7 +62,7 @@ def document(info: Info, flows: Iterable[Flow]) -> dict[str, Any]:
     payloads, models = schemas_of_types(
         [content.asked for content in contents], "#/components/schemas/"
     )
-    parts = _Parts()
+    parts = _DocumentParts()
     rest = iter(zip(contents, payloads, strict=True))
     for flow in all_flows:
         parts.add(flow, [_message(*next(rest)) for _ in flow.contents])
@@ -103,7 +103,7 @@ def _message(content: MessageContent, payload: Schema) -> tuple[str, dict[str, A
 
 
 @dataclass(slots=True)
-class _Parts:
+class _DocumentParts:
     """The parts of the document that were made so far. Equal parts are kept once."""
 
     servers: dict[str, Any] = field(default_factory=dict)
