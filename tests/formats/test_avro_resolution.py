@@ -525,3 +525,36 @@ def any_float(value: Any) -> bool:
     if isinstance(value, dict | list):
         return any(map(any_float, value.values() if isinstance(value, dict) else value))
     return isinstance(value, float)
+
+
+DATE = {"type": "int", "logicalType": "date"}
+INSTANT = {"type": "long", "logicalType": "timestamp-millis"}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize(
+    ("written", "branch", "encoded", "asked", "expected"),
+    [
+        (["int", "boolean"], "boolean", b"\x01", ["double", "boolean"], True),
+        (["int", "boolean"], "int", b"\x02", ["double", "boolean"], 1.0),
+        (
+            [DATE, INSTANT],
+            INSTANT,
+            b"\x02",
+            [DATE, "string", INSTANT],
+            datetime(1970, 1, 1, 0, 0, 0, 1000, UTC),
+        ),
+        ([DATE, INSTANT], DATE, b"\x02", [DATE, "string", INSTANT], date(1970, 1, 2)),
+    ],
+)
+def test_a_value_of_a_union_takes_the_branch_of_its_own_class_and_not_of_a_class_above_it(
+    written: list[Any], branch: Any, encoded: bytes, asked: list[Any], expected: Any, order: int
+) -> None:
+    """A bool is an int in Python, and a datetime is a date."""
+    branches = written[::order]
+    number = bytes([2 * branches.index(branch)])
+    union = record({"name": "v", "type": branches}, name="R")
+    reader = record({"name": "v", "type": asked}, name="R")
+    found = read(dict, union, number + encoded, reader=reader)["v"]
+    assert found == expected
+    assert type(found) is type(expected)

@@ -120,6 +120,12 @@ class _Resolution:
         return written_kind == asked_kind or (written_kind, asked_kind) in _PROMOTIONS
 
     def _from_union(self, union: list[Any], asked: Any) -> Step | None:
+        """Return the step of a writer's union: it takes the step of the branch of each value.
+
+        A value of a named branch comes as a pair with the name, and its step unwraps the pair. So
+        there is a step if any branch is named, even if no value has to be changed. The branch of
+        any other value is found by its class.
+        """
         named: dict[str, Step | None] = {}
         plain: list[tuple[tuple[type, ...], Step | None]] = []
         for branch in map(self._writer.full, union):
@@ -137,7 +143,8 @@ class _Resolution:
                 step = named[name]
                 return inner if step is None else step(inner)
             for classes, step in plain:
-                if isinstance(data, classes):
+                # Not isinstance: a bool is an int, and a datetime is a date.
+                if type(data) in classes:
                     return data if step is None else step(data)
             raise Unresolved("a value of a union is of none of its types")
 
