@@ -36,10 +36,10 @@ MOVED = (
     ("reactive_kafka/commit/metadata/", TRACKER),
     ("reactive_kafka/commit/tracker.py", TRACKER),
     ("reactive_kafka/commit/window.py", TRACKER),
-    ("reactive_kafka/fetching/fetcher.py", TRACKER),
-    ("reactive_kafka/fetching/budget.py", TRACKER),
-    ("reactive_kafka/commit/committer.py", COMMIT),
-    ("reactive_kafka/commit/engine.py", COMMIT),
+    ("reactive_kafka/partitions/fetcher.py", TRACKER),
+    ("reactive_kafka/partitions/budget.py", TRACKER),
+    ("reactive_kafka/partitions/committer.py", COMMIT),
+    ("reactive_kafka/partitions/engine.py", COMMIT),
 )
 """Where code was when the kept figures were measured: they name files by their old paths."""
 

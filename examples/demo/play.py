@@ -104,8 +104,8 @@ class Play:
                 await inspector.create_topic(topic, PARTITIONS)
         finally:
             await inspector.stop()
-        names = ", ".join(self._topics().values())
-        self._screen.say(f"topics and groups of this run: {names}; they are left there")
+        created = ", ".join(self._topics().values())
+        self._screen.say(f"topics and groups of this run: {created}; they are left there")
         return connector
 
     def _topics(self) -> dict[str, str]:

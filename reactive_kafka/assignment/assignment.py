@@ -185,10 +185,12 @@ class Assignment:
             raised = await self._run_revoked_hooks(deadlines, partitions, is_lost=is_lost)
             records = 0
             unstored = 0
-            is_committed = any(
+            has_live = any(
                 partition.live is not None for partition in self._owned.among(partitions)
             )
-            if is_committed:
+            if has_live:
+                # The drain before this call waited for handlers. Their records may still wait for
+                # an output, a letter or a store.
                 rest_end = min(deadlines.grace, deadlines.commit_at)
                 await self.handlers.until_settled(rest_end, partitions, during)
                 records = self._report_abandoned(partitions, during)
@@ -209,6 +211,7 @@ class Assignment:
                 )
             self._owned.revoke(partitions)
             if not self._owned.table.trackers:
+                # No partition is left, so an answer to the commit on its way means nothing more.
                 self._committer.engine.end_request()
             if during == "stop":
                 self._is_over = True

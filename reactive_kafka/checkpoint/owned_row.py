@@ -213,7 +213,11 @@ class OwnedRow:
         return self._state_for(committed.offset) != self.checkpoint.state
 
     def pending_write(self, committed: Committed) -> PendingWrite:
-        """Return the write that stores a position of the tracker, with its state."""
+        """Return the write that stores a position of the tracker, with its state.
+
+        A write names the token and the position that it expects in the row, and is refused if the
+        row has others. So the token fences earlier writes off.
+        """
         # A position that does not grow (after a seek back, or with other metadata) takes a new
         # token. Under one token positions only grow, so nothing sent earlier can be stored over
         # this row, and a claim that has read the old row is refused and reads again.

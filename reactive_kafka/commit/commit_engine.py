@@ -379,10 +379,11 @@ class CommitEngine:
         now: float,
         refused: Mapping[TopicPartition, BrokerError] | None = None,
     ) -> list[tuple[OffsetTracker, int]]:
-        """The broker has stored the request, but for what it has *refused*.
+        """Note that the broker has stored the request, except for what it has *refused*.
 
-        A tracker whose assignment ended meanwhile is left alone. What was refused is tried again
-        after a pause.
+        Refused positions are sent again after a pause. The answer may be late: the assignment may
+        have ended since, and another tracker may read the partition. Then that tracker does not
+        move.
 
         Returns:
             The trackers that moved, with the positions that are stored for them.
@@ -401,20 +402,21 @@ class CommitEngine:
                 continue
             commits = partition.commits
             is_same = partition.tracker is pending.tracker
-            is_news = _is_of(pending.tracker, pending.position)
+            is_news = _is_news(pending.tracker, pending.position)
             if is_current and is_same and is_news:
                 was_repeated = pending.partition in request.repeated
                 commits.unknown.stored(now, was_repeated=was_repeated, is_last=request.is_last)
-            # The group has it, maybe by the commit of another tracker. Where the assignment has
-            # ended, that holds only for records that went on through a cooperative assignment.
-            holds = is_current or (is_same and is_news)
-            if holds and partition.live is not None and not commits.is_void:
+            # Does the group have this position now? After an answer in time, yes, whichever tracker
+            # reads the partition by now. After a late answer only if the same tracker still reads
+            # it, because it was kept in a cooperative rebalance: otherwise another member may have
+            # committed in between. That is also what ``is_void`` says.
+            is_stored = is_current or (is_same and is_news)
+            if is_stored and partition.live is not None and not commits.is_void:
                 commits.confirm(pending)
             if not is_same:
                 continue
-            # Plans alone are stored at the position that the group has, which after a seek is none
-            # of the tracker's. Such a commit confirms nothing of what is read now, and ends no
-            # doubt about it.
+            # A commit that stores plans only repeats the position that the group has. After a seek
+            # that is no position of this tracker, so the tracker must not move to it.
             if is_news:
                 pending.tracker.confirmed(pending.position)
                 commits.confirm_position(pending.position)
@@ -486,7 +488,7 @@ def is_position(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_of(tracker: OffsetTracker, position: int) -> bool:
+def _is_news(tracker: OffsetTracker, position: int) -> bool:
     """Whether a position that was sent is news for these records.
 
     An older one is not, nor is the one that the group had before a seek.

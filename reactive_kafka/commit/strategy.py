@@ -39,7 +39,7 @@ class CommitStrategy(Protocol):
 
     The built-in strategies are classes of this protocol, too. A custom one is named by
     ``commit_strategy = "module:object"``: an instance, or a class or function that makes one when
-    it is called with the channel's :class:`~reactive_kafka.config.schema.IncomingSettings`. All
+    it is called with the channel's :class:`~reactive_kafka.config.settings.IncomingSettings`. All
     partitions of the channel share it. It is called on the event loop and must not block.
 
     Attributes:

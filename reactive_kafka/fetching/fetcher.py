@@ -191,9 +191,10 @@ class Fetcher:
     def _in_turns(
         self, room: int, partitions: int, stopped: set[TopicPartition], now: float, least: int
     ) -> PollRequest:
-        """Many partitions: a poll brings pieces of some.
+        """Return what a poll may bring if there are many partitions: a piece of some of them.
 
-        Only the partitions that hold something are looked at for it.
+        A look at every partition would cost more than the records. So only those that hold records
+        are looked at; all others may bring a piece.
         """
         held = self._held()
         self._taken = sum(held.values())
@@ -218,8 +219,9 @@ class Fetcher:
         if not self._workers.takes_batches:
             # Workers that take batches may wait for a poll to find that no more can come.
             self.room.taken(self.intake.brought + turn.most, now + look_s, enough=workers)
-        # A poll for nothing waits for a verdict that makes room, if workers have nothing to do. But
-        # a worker of keys may look for other keys at any moment.
+        # If nothing may be fetched although workers are idle, only a verdict can make room, and it
+        # wakes the poll. So no timer is needed. But with keys a worker may look for other keys at
+        # any moment, which wakes nobody.
         waits_for_verdict = is_urgent and not (is_keyed and self._lanes.ready)
         again_s = None if wanted or waits_for_verdict else look_s
         return PollRequest(wanted, most + more, left_out, again_s)

@@ -65,19 +65,19 @@ NACK_TRANSITIONS: dict[NackState, dict[str, NackState]] = {
         "write": _S.WRITING,
         "skip": _S.SETTLED,
         "stop": _S.STOPPED,
-        "leave": _S.LEFT,
+        "task_ended": _S.LEFT,
     },
-    _S.WRITING: {"written": _S.SETTLED, "leave": _S.LEFT},
-    _S.SETTLED: {"leave": _S.SETTLED},
-    _S.STOPPED: {"leave": _S.STOPPED},
-    _S.LEFT: {"leave": _S.LEFT},
+    _S.WRITING: {"written": _S.SETTLED, "task_ended": _S.LEFT},
+    _S.SETTLED: {"task_ended": _S.SETTLED},
+    _S.STOPPED: {"task_ended": _S.STOPPED},
+    _S.LEFT: {"task_ended": _S.LEFT},
 }
 """State -> event -> next state.
 
 ``nack``: the tracker has taken the verdict; ``decide``: the failure strategy is asked; ``write``:
 it wants the record written elsewhere; ``skip``: it wants the record ignored, and the tracker has
 settled it; ``stop``: it wants the channel stopped; ``written``: the broker has the letter, and the
-record is settled; ``leave``: the task that carries it out has ended."""
+record is settled; ``task_ended``: the task that carries it out has ended, done or not."""
 
 
 class Nack:
@@ -207,7 +207,11 @@ class FailureHandling:
         return self._nack_failed(Nack(delivery, reason, DEAD_LETTER_QUEUE, is_poison=True))
 
     def left(self, delivery: Delivery, why: BaseException) -> None:
-        """The application ends: nobody settles the record here, and its next owner handles it."""
+        """Note that the application ends before the record is settled, because of *why*.
+
+        It is nacked, and nobody carries that out. So it holds back the position, and the next owner
+        of the partition handles it again.
+        """
         delivery.tracker.nack(delivery.index)
         verdicts_of(delivery.tracker).channel.made_progress()
 
@@ -355,7 +359,7 @@ class FailureHandling:
             self._channel.observer.on(RecordIgnored(**self._about(nack)))
             nack.partition.channel.settled_without_ack(delivery.tracker)
         else:
-            nack.change("leave")
+            nack.change("task_ended")
 
     def _stop(self, nack: Nack, cause: BaseException) -> None:
         delivery = nack.delivery
@@ -391,7 +395,7 @@ class FailureHandling:
                 if not tracker.is_closed:
                     raise
             finally:
-                nack.change("leave")
+                nack.change("task_ended")
                 del partition.nacks[index]
                 partition.writing.discard(task)
                 if not answer.done():
@@ -406,10 +410,15 @@ class FailureHandling:
     async def _finish(
         self, nack: Nack, failed: FailedRecord, decision: WriteLetter | Awaitable[object]
     ) -> None:
+        """Carry out a decision that takes time: await it, or write its letter.
+
+        A nack that is neither written, skipped nor stopped by then is left for the next owner.
+        """
         if not isinstance(decision, WriteLetter):
             decided = await awaited_decision(nack.strategy, decision, failed)
             if nack.delivery.tracker.is_closed:
-                # The partition went meanwhile: its next owner decides about the record.
+                # The partition went, and the strategy has swallowed the cancellation of this task.
+                # The next owner decides about the record.
                 return
             if not isinstance(decided, WriteLetter):
                 self._stop_or_skip(nack, decided)

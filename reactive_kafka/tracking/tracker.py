@@ -17,6 +17,8 @@ from reactive_kafka.tracking.record_offsets import BEYOND_ALL, RecordOffsets
 OPEN = 0
 SETTLED = 1
 NACKED = 2
+OPEN_FLAG = bytes([OPEN])
+SETTLED_FLAG = bytes([SETTLED])
 """The flag of a record, one byte: no verdict; done; nacked, and its failure strategy has not been
 carried out (yet)."""
 
@@ -154,7 +156,8 @@ class OffsetTracker:
         self.start = position
         # What the group has stored for it.
         self.committed = committed
-        # The highest position that was ever sent in a commit.
+        # The highest position that was ever sent in a commit. At the start of an assignment it is
+        # the lower one, so that both what the group has and where reading starts may be committed.
         self.attempted = position if committed is None else min(committed, position)
         # A position above this one is worth a commit; -1: the start itself is.
         self.uncommitted_from = -1 if commit_start else self.attempted
@@ -411,17 +414,24 @@ class OffsetTracker:
         return settled
 
     def _settle_window(self, start: int, stop: int) -> int:
+        """Mark the open records with arrival numbers from *start* to before *stop* as settled.
+
+        Nacked records stay nacked. Returns how many were settled.
+        """
         first = start - self.base
         last = stop - self.base
+        # The records have left the window. A negative end of the slice would count from the end of
+        # the window, and settle records that nobody has handled.
         if last <= 0:
             return 0
         first = max(first, 0)
         window = self.flags[first:last]
         taken = window.count(OPEN)
+        # Slices, because a batch settles many records at once. The first form needs no search.
         if taken == len(window):
-            self.flags[first:last] = b"\x01" * taken
+            self.flags[first:last] = SETTLED_FLAG * taken
         elif taken:
-            self.flags[first:last] = window.replace(b"\x00", b"\x01")
+            self.flags[first:last] = window.replace(OPEN_FLAG, SETTLED_FLAG)
         return taken
 
     def nack(self, index: int) -> bool:

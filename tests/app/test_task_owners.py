@@ -41,7 +41,7 @@ STARTS = {
 
 OWNED = {
     "runtime.run._supervise": ("loop lag",),
-    "channel.session.start": ("poison watch of orders",),
+    "channel.channel_session.start": ("poison watch of orders",),
     "channel.lifecycle.fail": ("end of orders",),
     "channel.clients.start": ("channel orders", "committer of orders", "delayed retries of orders"),
     "delivery.workers.pool._start_worker": ("worker 1 of orders",),
@@ -50,16 +50,16 @@ OWNED = {
     "channel.connection._poll_and_check": ("broker check of orders",),
     "spark.channel.dispatcher.work_is_there": ("spark batches of orders",),
     "spark.channel.dispatcher._start": ("spark batch 1 of orders",),
-    "spark.channel.dispatcher._look_ahead": ("Spark plan of orders",),
+    "spark.channel.dispatcher._prepare_next": ("Spark plan of orders",),
     "nacks.letter_writer.start": ("topics of failures of orders",),
-    "outgoing.writer._background": ("outgoing invoices", "outgoing orders"),
-    "outgoing.transactional._background": (
+    "outgoing.queue.writer._background": ("outgoing invoices", "outgoing orders"),
+    "outgoing.transactions.transactional_writer._background": (
         "outgoing invoices",
         "transactions of invoices",
         "brokers of invoices",
     ),
-    "outgoing.exactly_once._in_a_task": ("transaction of orders",),
-    "outgoing.transactional_letters.write": ("dead letters of orders-0",),
+    "outgoing.transactions.exactly_once._end_in_a_task": ("transaction of orders",),
+    "outgoing.transactions.transactional_letters.write": ("dead letters of orders-0",),
     "outgoing.requests._begin": ("replies of requests",),
     "runtime.sources.start": ("source of another test",),
     "broker.auto_commit.start": ("auto-commit", "commits to Kafka of orders"),

@@ -28,7 +28,7 @@ from google.protobuf.descriptor_pb2 import (
     FieldDescriptorProto,
     FileDescriptorProto,
 )
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka.errors import DecodeError, EncodeError
@@ -223,6 +223,33 @@ def by_fastavro(schema: Any, value: Any) -> bytes:
     return data.getvalue()
 
 
+def is_ambiguous_for_fastavro(schema: Any, value: Any) -> bool:
+    """Whether fastavro may take an empty text or bytes for another branch of a union.
+
+    It writes ``b""`` as an empty array, and reads ``""`` as a date, which fails.
+    """
+    if isinstance(schema, list):
+        kinds = [kind if isinstance(kind, str) else kind["type"] for kind in schema]
+        has_other = any(isinstance(kind, dict) for kind in schema)
+        if has_other and {"string", "bytes"}.intersection(kinds) and has_empty_text(value):
+            return True
+        return any(is_ambiguous_for_fastavro(branch, value) for branch in schema)
+    if isinstance(schema, dict):
+        inner = [field["type"] for field in schema.get("fields", ())]
+        inner += [schema[key] for key in ("type", "items", "values") if key in schema]
+        return any(is_ambiguous_for_fastavro(kind, value) for kind in inner)
+    return False
+
+
+def has_empty_text(value: Any) -> bool:
+    """Whether an empty text or bytes is anywhere in a value."""
+    if isinstance(value, dict):
+        return any(map(has_empty_text, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(has_empty_text, value))
+    return value in ("", b"")
+
+
 def from_fastavro(schema: Any, data: bytes) -> Any:
     return fastavro.schemaless_reader(
         BytesIO(data), fastavro.parse_schema(json.loads(json.dumps(schema))), None
@@ -246,6 +273,7 @@ def has_none_of(schema: Any, names: tuple[str, ...]) -> bool:
 @given(avro_data())
 def test_avro_that_others_write_is_read_as_it_was(drawn: tuple[Any, Any]) -> None:
     schema, value = drawn
+    assume(not is_ambiguous_for_fastavro(schema, value))
     ours = Ours("avro", "AVRO", json.dumps(schema))
     assert exactly(ours.decode(HEAD + by_fastavro(schema, value))) == exactly(value)
     if has_none_of(schema, NOT_WRITTEN_BY_APACHE):

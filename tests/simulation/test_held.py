@@ -21,15 +21,15 @@ def sender_with(**attributes: Any) -> Sender:
 
 def test_objects_are_counted_by_class_and_collections_by_attribute() -> None:
     sizes = held([sender_with(some=[1, 2, 3]), sender_with(some=[4])]).sizes
-    assert sizes["outgoing.transactions.Sender"] == 2
-    assert sizes["outgoing.transactions.Sender.some"] == 4
+    assert sizes["outgoing.transactions.transaction.Sender"] == 2
+    assert sizes["outgoing.transactions.transaction.Sender.some"] == 4
 
 
 def test_what_is_in_a_collection_of_collections_counts_under_the_name_of_the_outer_one() -> None:
     sizes = held(sender_with(some={"a": [1, 2], "b": {3}})).sizes
     assert (
-        sizes["outgoing.transactions.Sender.some"],
-        sizes["outgoing.transactions.Sender.some[]"],
+        sizes["outgoing.transactions.transaction.Sender.some"],
+        sizes["outgoing.transactions.transaction.Sender.some[]"],
     ) == (2, 3)
 
 
@@ -42,7 +42,9 @@ def test_an_object_is_found_behind_closures_partials_methods_and_exceptions() ->
     error = ValueError()
     error.__context__ = KeyError(sender_with())
     for way in (closure, partial(print, sender_with()), sender_with().committed, error):
-        assert held(sender_with(way=way)).sizes["outgoing.transactions.Sender"] == 2, way
+        assert held(sender_with(way=way)).sizes["outgoing.transactions.transaction.Sender"] == 2, (
+            way
+        )
 
 
 async def test_an_object_is_found_in_the_frame_of_a_task_that_waits() -> None:
@@ -51,7 +53,7 @@ async def test_an_object_is_found_in_the_frame_of_a_task_that_waits() -> None:
 
     task = asyncio.create_task(waits(sender_with()))
     await asyncio.sleep(0)
-    assert held(sender_with(tasks={task})).sizes["outgoing.transactions.Sender"] == 2
+    assert held(sender_with(tasks={task})).sizes["outgoing.transactions.transaction.Sender"] == 2
     task.cancel()
 
 
@@ -60,7 +62,9 @@ async def test_a_collection_with_a_task_that_has_ended_is_named() -> None:
 
     done, waiting = asyncio.create_task(ends()), asyncio.create_task(asyncio.sleep(3600))
     await done
-    assert held(sender_with(tasks={done, waiting})).over == {"outgoing.transactions.Sender.tasks"}
+    assert held(sender_with(tasks={done, waiting})).over == {
+        "outgoing.transactions.transaction.Sender.tasks"
+    }
     assert held(sender_with(tasks={waiting})).over == set()
     waiting.cancel()
 
@@ -70,7 +74,7 @@ def test_timers_of_the_package_are_counted_until_they_are_cancelled() -> None:
         loop = asyncio.get_running_loop()
         own = loop.call_later(60, partial(sender_with().committed, 1), 1.0)
         loop.call_later(60, print)
-        assert timers(loop) == {"outgoing.transactions.Sender.committed": 1}
+        assert timers(loop) == {"outgoing.transactions.transaction.Sender.committed": 1}
         own.cancel()
         assert not timers(loop)
 

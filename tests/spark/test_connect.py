@@ -400,7 +400,7 @@ class TestOnAServer:
     ) -> None:
         code = (
             "import asyncio, os, threading\n"
-            "from reactive_kafka.config.schema import SparkSettings\n"
+            "from reactive_kafka.config.settings import SparkSettings\n"
             "from reactive_kafka.spark.session.spark_engine import SparkEngine\n"
             "async def main():\n"
             f"    engine = SparkEngine(SparkSettings(remote='{connected.server.remote}'))\n"

@@ -9,7 +9,7 @@ import pytest
 
 USING_IT = """
 import asyncio, os, subprocess, sys
-from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.spark.session.spark_engine import SparkEngine
 
 async def use(stop):

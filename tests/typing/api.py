@@ -35,7 +35,6 @@ from reactive_kafka import (
 )
 from reactive_kafka.checkpoint.store import Write as CheckpointWrite
 from reactive_kafka.failure import Decision
-from reactive_kafka.handlers.router import Decorators
 from reactive_kafka.observe.events import Event
 
 
@@ -118,7 +117,7 @@ async def within_a_web_application(web: object) -> None:
 
 router = rk.Router()
 app.include(router)
-assert_type(app.declared.owner, Decorators)
+assert_type(router, rk.Router)
 
 
 @router.middleware

@@ -181,18 +181,22 @@ class RecordRunner:
     async def run(self, worker: Worker) -> bool:
         """Call the handler with records of the worker's lane, one at least.
 
-        It goes on until the lane is empty, or until other tasks have to run.
+        It continues until the lane is empty, or until other tasks of the loop have to run. The
+        time until then is the worker's *stretch*; its end is ``stretch_end``.
 
         Returns:
             Whether other tasks have to run.
         """
+        # A stretch that ended (-inf) makes the worker leave the lane after the current record. It
+        # ends early if a handler has left something behind in the task or its context, or if the
+        # worker's record was taken from it (``is_spent``): both need a fresh task.
         (lane,) = worker.lanes
         first = self._handler.first
         # A worker that has the lane to itself, and settles each record when its handler returns,
         # notes only how far it is: the tracker calls that a run. All before ``run_at`` are settled
         # then, and that record has been open since ``run_since``. This saves a fifth of a record's
         # way, compared with noting the start and the end of each record.
-        is_alone = first.settles_on_return and self._is_alone(worker, lane)
+        is_alone = first.settles_on_return and self._claim_alone(worker, lane)
         # The lane, if records of different keys run at once in it.
         by_key = lane if isinstance(lane, KeyedLane) and not is_alone else None
         settles = first.settles_on_return and not is_alone
@@ -327,8 +331,11 @@ class RecordRunner:
         durations.observe_short(short_calls, now)
         return now >= worker.stretch_end
 
-    def _is_alone(self, worker: Worker, lane: Lane) -> bool:
-        """Return whether a worker has a lane to itself, and takes its records in order."""
+    def _claim_alone(self, worker: Worker, lane: Lane) -> bool:
+        """Take the lane for this worker alone; False if other workers may take from it, too.
+
+        A worker that is alone takes the records in the order in which they arrived.
+        """
         if isinstance(lane, KeyedLane):
             return lane.begin_alone(worker)
         return not self._lanes.shared

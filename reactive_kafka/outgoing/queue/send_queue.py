@@ -47,7 +47,7 @@ class PartitionQueue:
         self._queue = queue
         # Taken to be written, and not confirmed yet.
         self._batch: list[QueuedRecord] = []
-        # So many of them are written one by one, because the broker refused their batch.
+        # How many of them are written one by one, because the broker refused their batch.
         self._single = 0
 
     def next_batch(self) -> list[QueuedRecord]:
@@ -56,6 +56,8 @@ class PartitionQueue:
         Records that were taken before and are not confirmed come first. Those that nobody needs any
         more are dropped.
         """
+        # Also when nothing waits, or the last batch is repeated: while this partition is being
+        # written, records without a key collect in another one.
         self._topic.batch_taken(self.partition.partition)
         batch = [record for record in self._batch if not record.is_over]
         dropped = len(self._batch) - len(batch)

@@ -141,15 +141,23 @@ class RecordPoller:
         return poll
 
     def _take_records(self, partition: TopicPartition, result: Any, budget: int) -> Chunk | None:
-        """Take records of one partition only: an error in another cannot lose them (H1)."""
+        """Take up to *budget* records of one partition that was fetched.
+
+        The client's own getmany takes several partitions, and an error in one of them loses what it
+        took of the others (H1 in docs/internals.md). Here a partition is taken alone.
+
+        Returns:
+            None if there is nothing to take now.
+        """
         if not result.check_assignment(partition) or not result.has_more():
             self._drop(partition)
             return None
         fetched_piece = result._partition_records
+        # Our reader of this result is kept on it, so that it goes when the client drops the result.
         reader = result.__dict__.get("reader")
         if reader is None:
             content = self.responses.take_content(partition, fetched_piece._records.size_in_bytes())
-            # Without its bytes the partition is fetched again.
+            # Another reader, or a rebalance, has dropped the bytes: fetch the partition again.
             if content is None:
                 self._drop(partition)
                 return None
@@ -177,8 +185,7 @@ class RecordPoller:
         """Have a thread decompress a large batch. Other partitions are read meanwhile.
 
         One batch at a time, because each may need as much memory as a batch may have. The thread is
-        never
-        cancelled: it takes less than a second, and nobody waits for a batch that a seek or a
+        never cancelled: it takes less than a second, and nobody waits for a batch that a seek or a
         rebalance made useless.
         """
 
