@@ -88,12 +88,6 @@ def test_a_decision_is_short() -> None:
     assert [text for text in decisions if text.count("\n") > MOST_LINES] == []
 
 
-def test_a_file_that_reasons_are_told_of_exists() -> None:
-    files = re.findall(r"^\| `([\w/]+\.py)` \|", section("Reasons by file"), re.MULTILINE)
-    assert len(files) > 10
-    assert [file for file in files if not exists(file)] == []
-
-
 def test_the_diagrams_are_those_of_the_tables() -> None:
     text = PAGE.read_text()
     assert states.names(text) == list(states.machines())
