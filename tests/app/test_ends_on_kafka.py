@@ -132,7 +132,7 @@ async def test_ranges_are_replayed_without_a_group(kafka: str, tmp_path: Path) -
         202,
         299,
     ]
-    assert "goes up to 400, and its log ends at 300" in ran.stderr
+    assert "goes up to 400, but its log ends at 300" in ran.stderr
 
 
 async def test_partitions_that_are_added_to_a_whole_topic_are_read_from_their_beginning(
