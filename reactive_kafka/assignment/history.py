@@ -113,7 +113,7 @@ class AssignmentReports:
     def plan_dropped(
         self, partition: TopicPartition, reason: str, planned: PlannedRange | None = None
     ) -> None:
-        """Records are cut anew, although an earlier owner had planned a range of them.
+        """Records are cut again, although an earlier owner had planned a range of them.
 
         Args:
             planned: The range; None: it is not known.

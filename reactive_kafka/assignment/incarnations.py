@@ -183,7 +183,7 @@ class Incarnations:
         now = self.of(topic)
         if now is None or belongs_to is None or now.startswith(belongs_to):
             return None
-        return f"topic {topic!r} was deleted and made anew: its id was {belongs_to}, and is {now}"
+        return f"topic {topic!r} was deleted and recreated: its id was {belongs_to}, and is {now}"
 
 
 def _living(answers: Sequence[TopicIds]) -> set[int]:

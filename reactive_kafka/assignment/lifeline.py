@@ -81,7 +81,7 @@ class Lifeline:
         self._owned.is_alone = False
 
     def _suspend(self, left_s: float) -> None:
-        # Each time anew: reading may start, or be moved by a seek, without the group. Lanes that
+        # Each time again: reading may start, or be moved by a seek, without the group. Lanes that
         # are read have no other reason to be suspended: what is revoked or drains is not read.
         lanes = [
             partition.lane for partition in self._owned.table.reading if partition.lane is not None

@@ -84,7 +84,7 @@ class PartitionStarter:
         return start
 
     def start_again(self, partition: Partition, old: OffsetTracker, log: LogEnds) -> Start | None:
-        """Track a partition anew whose position is not in the log any more.
+        """Track a partition again whose position is not in the log any more.
 
         Returns:
             None if nobody may choose where to start.

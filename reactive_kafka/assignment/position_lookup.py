@@ -109,7 +109,7 @@ class PositionLookup:
             try:
                 await self._find_all(consumer)
             except NotOwnerError:
-                # Another assignment will come, and start anew.
+                # Another assignment will come, and start again.
                 return
             except BrokerError as error:
                 self._report_unknown(error)
@@ -271,7 +271,7 @@ class PositionLookup:
             partition.left.attempted = partition.left.position
         is_retained = self._owned.retain(partition, stored)
         if partition.commits.metadata.lost_plans:
-            # Until the group has the plans again, a crash would have their records cut anew.
+            # Until the group has the plans again, a crash would have their records cut again.
             self._committer.request()
         return is_retained
 
@@ -451,8 +451,8 @@ class PositionLookup:
             if partition.assignment != assignment:
                 return
             if partition.is_pending:
-                # It has to start anew meanwhile, and starts there; unless somebody has sought after
-                # us.
+                # It has to start again in the meantime, and starts there, unless there was another
+                # seek after this one.
                 if partition.start.sought is None:
                     partition.start.seek(StartChoice(where))
                 return

@@ -42,7 +42,7 @@ LOOKED_AT = 100
 class ChannelSession:
     """The clients, lanes, workers and verdicts of a channel, from a start to a failure or a stop.
 
-    A restart makes all of it anew, except what is counted. What comes late from an old session
+    A restart creates all of it again, except what is counted. What comes late from an old session
     finds closed trackers, and cannot fail the new session.
     """
 

@@ -81,7 +81,7 @@ class Reach:
         self._tell_leaders(away)
 
     def over(self) -> None:
-        """Forget the partitions, because the client is being replaced. The next one looks anew."""
+        """Forget the partitions, because the client is being replaced. The next one looks again."""
         for one in self._table:
             one.log.note_leader(None)
 

@@ -176,7 +176,7 @@ class Pace:
         (since, done_then), last = self._marks
         if now - last[0] >= ROUND_S:
             since, done_then = last
-            # After a long time without a poll the speed of before means nothing: measure anew.
+            # After a long time without a poll the speed of before means nothing: measure again.
             is_recent = now - since < 2 * ROUND_S
             self._marks = last if is_recent else (now, done), (now, done)
         if now - since >= TURN_S:

@@ -28,7 +28,7 @@ class FetchPauses:
     ) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """What to pause and what to resume.
 
-        A partition that is not read for now, and starts anew later in the same assignment, stays
+        A partition that is not read for now, and starts again later in the same assignment, stays
         paused at the client until then.
 
         Args:

@@ -57,10 +57,11 @@ class CommitState:
         self.metadata.retained(tracker)
 
     def drop(self, tracker: OffsetTracker, *, was_committing: bool, is_ours: bool) -> None:
-        """The tracker is closed: another member had the partition, or it *is ours* and starts anew.
+        """Note that the tracker is closed: the partition was lost, or it starts again.
 
         Args:
             was_committing: The tracker's positions were committed until now.
+            is_ours: The partition is still ours, and starts again with another tracker.
         """
         if was_committing and not is_ours:
             self.is_void = True

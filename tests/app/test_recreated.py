@@ -1,4 +1,4 @@
-"""A topic that was deleted and made anew is told by its id, and nothing of the new one is
+"""A topic that was deleted and recreated is told by its id, and nothing of the new one is
 skipped.
 """
 
@@ -112,7 +112,7 @@ async def test_records_below_the_position_of_a_reader_that_is_assigned_nothing_a
         [reset] = told(recorder)
         assert (reset.from_offset is not None, reset.to_offset, reset.to) == (True, 0, "earliest")
         assert (
-            "topic 'orders' was deleted and made anew: its id was id-1, and is id-2" in reset.text()
+            "topic 'orders' was deleted and recreated: its id was id-1, and is id-2" in reset.text()
         )
         assert facts(test).resets["earliest"] == 1
         await until(lambda: committed(test) == 50)

@@ -1,4 +1,4 @@
-"""A topic that was made anew, where a checkpoint store keeps the positions."""
+"""A topic that was recreated, where a checkpoint store keeps the positions."""
 
 from __future__ import annotations
 

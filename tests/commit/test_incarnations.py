@@ -41,7 +41,7 @@ def test_a_position_is_void_once_a_broker_has_another_id() -> None:
     assert known.why_void("orders", "a") is None
     tell(known, said(2, "b"))
     why = known.why_void("orders", "a")
-    assert why == "topic 'orders' was deleted and made anew: its id was a, and is b"
+    assert why == "topic 'orders' was deleted and recreated: its id was a, and is b"
     assert known.last_read(ORDERS) == "a"
     assert known.reads(ORDERS) == known.last_read(ORDERS) == "b"
 

@@ -117,7 +117,7 @@ F2 | aborted transactions | never handled where only what is committed is read
 F3 | a transaction that nobody ends | readers of what is committed wait, and readiness says so
 F4 | retention passes the position | what was lost is counted exactly
 F5 | records are deleted under a reader | as F4
-F6 | a topic is deleted and made anew | noticed; nothing is skipped in silence
+F6 | a topic is deleted and recreated | noticed; nothing is skipped in silence
 F7 | broken batches | other partitions go on; one error, no spin
 F8 | bytes flipped on disk | as F7; the offset is named
 F9 | a record of 100 MB | delivered or told

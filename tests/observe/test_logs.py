@@ -413,7 +413,7 @@ def test_partitions_that_are_reset_alike_share_a_line(bench: Bench) -> None:
         bench.observer.on(reset(partition, None, 0))
     for partition in range(3, 15):
         bench.observer.on(reset(partition, 5, 100 + partition % 2, skipped=95))
-    bench.observer.on(reset(15, 5, 100, skipped=95, reason="the topic was made anew"))
+    bench.observer.on(reset(15, 5, 100, skipped=95, reason="the topic was recreated"))
     bench.observer.on(ChannelStateChanged(channel="orders", old="connecting", new="running"))
     assert [(line.levelno, line.getMessage()) for line in bench.sink.records] == [
         (
@@ -429,7 +429,7 @@ def test_partitions_that_are_reset_alike_share_a_line(bench: Bench) -> None:
         (
             logging.WARNING,
             "orders: orders-15 was reset to earliest: offset 5 -> offset 100, 95 records skipped; "
-            "the topic was made anew",
+            "the topic was recreated",
         ),
         (logging.INFO, "orders: running, was connecting"),
     ]

@@ -398,7 +398,7 @@ class RecordRunner:
     async def _call_once_schema_is_here(
         self, worker: Worker, message: Message[Any], failed: BaseException
     ) -> BaseException | None:
-        """Make the first call for a message anew, once the schema is here that *failed* asks for.
+        """Make the first call for a message again, once the schema is here that *failed* asks for.
 
         Returns:
             Why the first call failed, or None.

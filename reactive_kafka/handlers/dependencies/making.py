@@ -64,7 +64,7 @@ class Making:
 
     Args:
         given: Parameter -> value, for those that are the same each time.
-        takes: The other parameters: what they get is made anew each time.
+        takes: The other parameters: what they get is created for each call.
     """
 
     __slots__ = ("_context", "_given", "_subjects", "_takes", "asked", "factory", "make")

@@ -17,7 +17,7 @@ from tests.broker.security.service import serving
 pytestmark = pytest.mark.kafka
 
 SOON_S = 20.0
-"""A client that can reach no broker is made anew after a minute: that is not what is shown here."""
+"""A client that can reach no broker is replaced after a minute: that is not what is shown here."""
 
 
 class Files:

@@ -65,7 +65,7 @@ class RepeatedRequest:
             self._versions = versions
             self._built = None
             self._bytes = b""
-        # In a fetch session the next request is shorter and has another epoch, so it is built anew.
+        # In a fetch session the next request is shorter and has another epoch: build it again.
         if self._built is None or hasattr(self._built, "session"):
             built = self._original_prepare(versions)
             content = built.encode()
