@@ -44,7 +44,7 @@ from reactive_kafka.outgoing.emitter import Emitter, RecordMetadata, Sending
 from reactive_kafka.outgoing.transactions.emitter_transaction import EmitterTransaction
 from reactive_kafka.partitions.start_choice import by
 from reactive_kafka.records import Committed, Headers, Record, TopicPartition
-from reactive_kafka.spark.batches.batch import SparkBatch, SparkRange
+from reactive_kafka.spark.batches.spark_batch import SparkBatch, SparkRange
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.message import Message
 

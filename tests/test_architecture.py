@@ -87,7 +87,7 @@ DOORS: dict[str, set[str]] = {
     "rich": {"cli.spark_progress"},
     "sqlalchemy": {"checkpoint.stores"},
     "starlette": {"http"},
-    "uvicorn": {"http.connection"},
+    "uvicorn": {"http.http_connection"},
     "uvloop": {"runtime.signals"},
     "yaml": {"config.yaml_text"},
 }

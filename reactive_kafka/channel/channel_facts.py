@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reactive_kafka.channel.channel_session import ChannelSession
-from reactive_kafka.channel.connection import CONNECTING
+from reactive_kafka.channel.client_connection import CONNECTING
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.channel.totals import ChannelTotals
 from reactive_kafka.config.settings import IncomingSettings

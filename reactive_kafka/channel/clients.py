@@ -21,9 +21,9 @@ from reactive_kafka.assignment.rebalance_hooks import HookRunner
 from reactive_kafka.assignment.recreated_topics import RecreatedTopics
 from reactive_kafka.broker.client import Consumer, TransactionId
 from reactive_kafka.channel.caught_up import CatchUp
+from reactive_kafka.channel.client_connection import ClientConnection
 from reactive_kafka.channel.client_parts import ClientParts
 from reactive_kafka.channel.client_roles import ClientRole, is_exact, starts_of
-from reactive_kafka.channel.connection import ClientConnection
 from reactive_kafka.channel.session_signals import ChannelSignals, ClientSignals
 from reactive_kafka.commit.commit_engine import CommitEngine
 from reactive_kafka.commit.committer import Committer

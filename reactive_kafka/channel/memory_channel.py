@@ -16,7 +16,7 @@ from reactive_kafka.errors import EncodeError
 from reactive_kafka.failure.strategies import retry_topic_for
 from reactive_kafka.observe.events import RecordHandedBack
 from reactive_kafka.observe.facts import PartitionTotals
-from reactive_kafka.outgoing.memory import LeftError, MemoryRecord, MemoryTarget
+from reactive_kafka.outgoing.memory_target import LeftError, MemoryRecord, MemoryTarget
 from reactive_kafka.records import Record, TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import Acknowledger, verdicts_of

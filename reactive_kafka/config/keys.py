@@ -25,7 +25,7 @@ from reactive_kafka.config.client_properties import (
 from reactive_kafka.config.fields import Key, keys_of
 from reactive_kafka.config.incoming_kinds import is_dotted
 from reactive_kafka.config.kinds import BOOLEAN, SERVERS, TOPIC, Kind, did_you_mean
-from reactive_kafka.config.microprofile.attributes import attribute
+from reactive_kafka.config.microprofile.smallrye_attributes import attribute
 from reactive_kafka.config.settings import (
     FAILURE,
     HttpSettings,

@@ -16,8 +16,13 @@ from reactive_kafka.config import keys
 from reactive_kafka.config.client_properties import BOTH, PROPERTIES, REFUSED, Property
 from reactive_kafka.config.fields import Key
 from reactive_kafka.config.keys import Section
-from reactive_kafka.config.microprofile.attributes import ATTRIBUTES, INCOMING, OUTGOING, Attribute
-from reactive_kafka.config.microprofile.attributes import BOTH as BOTH_SIDES
+from reactive_kafka.config.microprofile.smallrye_attributes import (
+    ATTRIBUTES,
+    INCOMING,
+    OUTGOING,
+    Attribute,
+)
+from reactive_kafka.config.microprofile.smallrye_attributes import BOTH as BOTH_SIDES
 
 _TABLES = ("retry", "restart", "dead_letter_queue", "delayed_retry", "checkpoint")
 _MARKED = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -10,7 +10,7 @@ from reactive_kafka.delivery.retry import RetriedHandler, Retries
 from reactive_kafka.delivery.returned import ReturnedUnsettled
 from reactive_kafka.delivery.runners.batches import BatchHandler, BatchRunner
 from reactive_kafka.delivery.runners.choosing import Branch, Broadcast, FirstMatch, RecordChoice
-from reactive_kafka.delivery.runners.records import RecordHandler, RecordRunner, SingleHandler
+from reactive_kafka.delivery.runners.record_runner import RecordHandler, RecordRunner, SingleHandler
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.delivery.workers.interface import WorkerSetup, WorkerSignals
 from reactive_kafka.delivery.workers.isolation import Isolation

@@ -17,7 +17,7 @@ from reactive_kafka.handlers.signature import (
     name_and_place,
     name_of_handler,
 )
-from reactive_kafka.outgoing.channel import AroundSend
+from reactive_kafka.outgoing.outgoing_channel import AroundSend
 from reactive_kafka.outgoing.output_routing import PutValue
 from reactive_kafka.records import Record
 from reactive_kafka.verdicts.batch import Batch

@@ -14,9 +14,9 @@ import anyio
 from starlette.types import ASGIApp
 
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.http.connection import Connection, ConnectionContext, Limits
 from reactive_kafka.http.connection_places import Places
 from reactive_kafka.http.guard import is_local
+from reactive_kafka.http.http_connection import Connection, ConnectionContext, Limits
 from reactive_kafka.observe.events import SafeCaller
 from reactive_kafka.tasks import Fails, Handle, log_failure
 

@@ -13,10 +13,10 @@ from typing import Any
 from reactive_kafka.errors import HandlerError, ReactiveKafkaError
 from reactive_kafka.observe.bursts import BURST, REPEAT_INTERVAL_S, Allowance, OffsetRuns
 from reactive_kafka.observe.events.base import ChannelEvent, Event, Level
-from reactive_kafka.observe.events.channel import ChannelFailed, ChannelStateChanged
+from reactive_kafka.observe.events.channel_events import ChannelFailed, ChannelStateChanged
 from reactive_kafka.observe.events.commits import SettledNotStored
 from reactive_kafka.observe.events.reading import OffsetReset, PartitionsReset
-from reactive_kafka.observe.events.records import FailureEvent, RecordFailed
+from reactive_kafka.observe.events.record_events import FailureEvent, RecordFailed
 from reactive_kafka.observe.json_values import fields_of
 from reactive_kafka.observe.log_setup import LOGGER
 from reactive_kafka.observe.safe_text import one_line

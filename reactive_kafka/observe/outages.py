@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from reactive_kafka.observe.events.base import Observer
-from reactive_kafka.observe.events.channel import BrokerAvailable, BrokerUnavailable
+from reactive_kafka.observe.events.channel_events import BrokerAvailable, BrokerUnavailable
 
 MOST_REASONS = 10
 """How many reasons of one outage are reported. Readiness shows the last one in any case."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.observe.events.base import Observer
-from reactive_kafka.observe.events.channel import NotWritable
+from reactive_kafka.observe.events.channel_events import NotWritable
 from reactive_kafka.observe.events.reading import TopicFound
 
 REPORTED_AFTER_S = 2.0

@@ -20,8 +20,8 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.formats import FormatError, RecordDecoder, SchemaMissing
-from reactive_kafka.outgoing.channel import AroundSend, OutgoingChannel
-from reactive_kafka.outgoing.memory import Target
+from reactive_kafka.outgoing.memory_target import Target
+from reactive_kafka.outgoing.outgoing_channel import AroundSend, OutgoingChannel
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, Receipt
 from reactive_kafka.outgoing.queue.record import QueuedRecord
 from reactive_kafka.outgoing.requests import reply_decoder

@@ -24,10 +24,10 @@ from reactive_kafka.formats.format_names import REGISTERED_FORMATS
 from reactive_kafka.formats.registered.wire_format import KEY_HEADER, framed
 from reactive_kafka.planning.channel_handlers import ChannelHandler, in_order, names_of
 from reactive_kafka.planning.channel_plans import IncomingPlan
-from reactive_kafka.planning.channel_schemas import registered_of, schemas_if_used
 from reactive_kafka.planning.handler_plans import handler_plans
 from reactive_kafka.planning.handler_settings import settings_with_handlers
 from reactive_kafka.planning.problems import ProblemReport
+from reactive_kafka.planning.schema_planning import registered_of, schemas_if_used
 from reactive_kafka.planning.sharing import SharedPayload, shared_payload
 from reactive_kafka.planning.transaction_rules import with_transactions
 from reactive_kafka.records import RawRecord

@@ -11,8 +11,8 @@ from reactive_kafka.formats.cloudevents import text_problem
 from reactive_kafka.formats.user_objects import load_function
 from reactive_kafka.outgoing.queue.send_queue import Partitioner
 from reactive_kafka.planning.channel_plans import OutgoingPlan
-from reactive_kafka.planning.channel_schemas import registered_of, schemas_if_used
 from reactive_kafka.planning.problems import ProblemReport
+from reactive_kafka.planning.schema_planning import registered_of, schemas_if_used
 
 
 def plan_outgoing(settings: OutgoingSettings) -> OutgoingPlan:

@@ -9,9 +9,9 @@ from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.formats import SchemaSource
 from reactive_kafka.planning.channel_handlers import ChannelOnSpark
 from reactive_kafka.planning.channel_plans import IncomingPlan
-from reactive_kafka.planning.channel_schemas import registered_of, schemas_if_used
 from reactive_kafka.planning.handler_settings import BATCHES_IN_FLIGHT, with_room_for
 from reactive_kafka.planning.problems import ProblemReport
+from reactive_kafka.planning.schema_planning import registered_of, schemas_if_used
 from reactive_kafka.planning.settings_checks import check_ordering
 
 if TYPE_CHECKING:

@@ -29,15 +29,15 @@ from reactive_kafka.formats.registered.channel_schemas import ChannelSchemas, Sc
 from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
-from reactive_kafka.outgoing.channel import OutgoingChannel, producer_properties
-from reactive_kafka.outgoing.memory import Target
+from reactive_kafka.outgoing.memory_target import Target
+from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel, producer_properties
 from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
 from reactive_kafka.planning.channel_plans import IncomingPlan, MemoryPlan, OutgoingPlan
 from reactive_kafka.runtime.handler_workers import HandlerSurroundings, handler_workers
 from reactive_kafka.runtime.jobs import Jobs
-from reactive_kafka.runtime.opening import connector_of_ranges, source_of_ranges, store_of
 from reactive_kafka.runtime.run_plan import RunEnvironment, RunPlan
 from reactive_kafka.runtime.sources import Sources
+from reactive_kafka.runtime.store_opening import connector_of_ranges, source_of_ranges, store_of
 from reactive_kafka.runtime.tracing import RunTracing
 from reactive_kafka.tasks import Fails, HomeLoop, each, outcome_of, told_of
 

@@ -9,8 +9,8 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.config.settings import IncomingSettings, MemorySettings, OutgoingSettings
 from reactive_kafka.config.tables import TracingSettings
 from reactive_kafka.observe.events import Observer
-from reactive_kafka.outgoing.channel import OutgoingChannel
-from reactive_kafka.outgoing.memory import MemoryTarget
+from reactive_kafka.outgoing.memory_target import MemoryTarget
+from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
 from reactive_kafka.tracing.call_spans import CallSpans
 from reactive_kafka.tracing.send_spans import (
     SendSpans,

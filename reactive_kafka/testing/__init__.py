@@ -2,7 +2,7 @@
 
 from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.testing.app import TestApp, record
-from reactive_kafka.testing.clock import (
+from reactive_kafka.testing.fake_clock import (
     DeadlockError,
     FakeClock,
     VirtualTimeLoop,

@@ -16,9 +16,9 @@ from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.load import ConfigSource
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.records import RecordBytes, TopicPartition
-from reactive_kafka.testing.clock import NOVEMBER_2023, VirtualTimeLoop
 from reactive_kafka.testing.cluster import Cluster, InMemory
 from reactive_kafka.testing.encoding import encode_for_channel
+from reactive_kafka.testing.fake_clock import NOVEMBER_2023, VirtualTimeLoop
 from reactive_kafka.testing.real_kafka import RealKafka
 from reactive_kafka.testing.settlement import LastErrors, SettlementCheck
 from reactive_kafka.testing.spies import HandlerSpy, Spies

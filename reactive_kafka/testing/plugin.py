@@ -15,7 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from reactive_kafka.broker.memory.broker import MemoryBroker
-    from reactive_kafka.testing.clock import FakeClock
+    from reactive_kafka.testing.fake_clock import FakeClock
 
 BOOTSTRAP_VARIABLE = "REACTIVE_KAFKA_TEST_BOOTSTRAP"
 
@@ -49,7 +49,7 @@ def memory_broker() -> MemoryBroker:
 @pytest.fixture
 def virtual_time() -> FakeClock:
     """The :class:`~reactive_kafka.testing.FakeClock` of an async test that runs in virtual time."""
-    from reactive_kafka.testing.clock import FakeClock
+    from reactive_kafka.testing.fake_clock import FakeClock
 
     return FakeClock()
 
@@ -81,7 +81,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
                 pytrace=False,
             )
         return None
-    from reactive_kafka.testing.clock import run_in_virtual_time
+    from reactive_kafka.testing.fake_clock import run_in_virtual_time
 
     arguments = {
         name: pyfuncitem.funcargs[name]

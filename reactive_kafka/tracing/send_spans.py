@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.config.settings import MemorySettings, OutgoingSettings
-from reactive_kafka.outgoing.channel import OutgoingChannel
-from reactive_kafka.outgoing.memory import MemoryTarget
+from reactive_kafka.outgoing.memory_target import MemoryTarget
+from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
 from reactive_kafka.outgoing.queue.receipt import Receipt
 from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
 from reactive_kafka.outgoing.queue.writer import Writer

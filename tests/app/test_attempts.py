@@ -16,7 +16,7 @@ import pytest
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.broker.memory.scripted_faults import Call
 from reactive_kafka.checkpoint.store import Write
-from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows
+from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
 from reactive_kafka.errors import BrokerError, CheckpointRefusedError, FatalBrokerError
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.checkpoints import app_on

@@ -13,7 +13,7 @@ import pytest
 
 from reactive_kafka import App, Message
 from reactive_kafka.checkpoint.store import Checkpoint, Write
-from reactive_kafka.checkpoint.stores.memory import MemoryStore, Outcome, Rows
+from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Outcome, Rows
 from reactive_kafka.errors import CheckpointError, NotOwnerError, TransientBrokerError
 from reactive_kafka.observe.events import (
     CheckpointFenced,

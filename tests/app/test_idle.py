@@ -15,7 +15,7 @@ import pytest
 from reactive_kafka import App
 from reactive_kafka.observe.events import RecordPoisoned
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
-from reactive_kafka.testing.clock import run_in_virtual_time
+from reactive_kafka.testing.fake_clock import run_in_virtual_time
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,

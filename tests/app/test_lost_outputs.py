@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from reactive_kafka import App, Batch, Message
-from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows
+from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
 from reactive_kafka.errors import RejectedRecordError
 from reactive_kafka.observe.events import OutputLost
 from reactive_kafka.testing import TestApp

@@ -24,7 +24,7 @@ from reactive_kafka import (
     current_batch,
     current_message,
 )
-from reactive_kafka.checkpoint.stores.memory import Rows
+from reactive_kafka.checkpoint.stores.memory_store import Rows
 from reactive_kafka.observe.events import HandlerFailed, HandlerRetried, RecordDeadLettered
 from reactive_kafka.testing import FakeClock, run_in_virtual_time
 from tests.app.checkpoints import app_on, row, store_of

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, FatalBrokerError, Message, Record
-from reactive_kafka.checkpoint.stores.memory import Rows
+from reactive_kafka.checkpoint.stores.memory_store import Rows
 from reactive_kafka.errors import ClusterError, SessionLostError
 from reactive_kafka.formats.registered.schema_questions import Schema
 from reactive_kafka.observe.events import SchemaAvailable, SchemaUnavailable

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message
-from reactive_kafka.checkpoint.stores.memory import Rows
+from reactive_kafka.checkpoint.stores.memory_store import Rows
 from reactive_kafka.observe.events import ChannelFailed
 from tests.app.checkpoints import app_on, row
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, running, until

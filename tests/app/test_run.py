@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message
-from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows
+from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
 from reactive_kafka.observe.events import EndFailed, HookFailed
 from tests.app.helpers import (
     Recorder,

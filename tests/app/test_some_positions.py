@@ -10,7 +10,7 @@ import pytest
 
 from reactive_kafka import Message
 from reactive_kafka.broker.client import SomePositionsUnknownError
-from reactive_kafka.checkpoint.stores.memory import Rows
+from reactive_kafka.checkpoint.stores.memory_store import Rows
 from reactive_kafka.errors import FatalBrokerError, TransientBrokerError
 from reactive_kafka.observe.events import PositionsKnown, PositionsUnknown
 from reactive_kafka.records import Committed

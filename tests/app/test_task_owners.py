@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, Record
-from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows
+from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
 from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.observe.events import ChannelFailed, EndFailed, RecordIgnored
@@ -47,7 +47,7 @@ OWNED = {
     "delivery.workers.pool._start_worker": ("worker 1 of orders",),
     "nacks.handling._finish_in_task": ("failure of orders-0 offset 0",),
     "nacks.handling._take_when_store_answers": ("outcome of orders-0 offset 0",),
-    "channel.connection._poll_and_check": ("broker check of orders",),
+    "channel.client_connection._poll_and_check": ("broker check of orders",),
     "spark.channel.dispatcher.work_is_there": ("spark batches of orders",),
     "spark.channel.dispatcher._start": ("spark batch 1 of orders",),
     "spark.channel.dispatcher._prepare_next": ("Spark plan of orders",),

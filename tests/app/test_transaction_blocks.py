@@ -14,7 +14,7 @@ import pytest
 
 from reactive_kafka import App, Batch, Message
 from reactive_kafka.checkpoint.store import Write
-from reactive_kafka.checkpoint.stores.memory import MemoryStore, Outcome, Rows
+from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Outcome, Rows
 from reactive_kafka.errors import (
     AlreadyStoredError,
     CheckpointError,

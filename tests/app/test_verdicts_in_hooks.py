@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, TopicPartition
-from reactive_kafka.checkpoint.stores.memory import Rows
+from reactive_kafka.checkpoint.stores.memory_store import Rows
 from reactive_kafka.errors import NotOwnerError, TransientBrokerError
 from reactive_kafka.observe.events import HookFailed
 from reactive_kafka.testing import TestApp

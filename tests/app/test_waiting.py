@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import Batch, Message
-from reactive_kafka.checkpoint.stores.memory import Rows
+from reactive_kafka.checkpoint.stores.memory_store import Rows
 from reactive_kafka.testing import MemoryBroker
 from tests.app.checkpoints import app_on, store_of
 from tests.app.helpers import (

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reactive_kafka import App, Message
-from reactive_kafka.checkpoint.stores.memory import Rows
+from reactive_kafka.checkpoint.stores.memory_store import Rows
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.observe.events import (
     ChannelFailed,

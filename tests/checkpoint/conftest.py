@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from reactive_kafka.checkpoint.store import CheckpointStore, TransactionalStore
-from reactive_kafka.checkpoint.stores.memory import forget
+from reactive_kafka.checkpoint.stores.memory_store import forget
 from reactive_kafka.checkpoint.stores.opening import open_store
 from reactive_kafka.config.store_urls import ENTRY_POINTS
 from tests import pages

@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from reactive_kafka.checkpoint.stores.memory import MemoryStore
+from reactive_kafka.checkpoint.stores.memory_store import MemoryStore
 from tests.checkpoint.conftest import Clients
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from reactive_kafka import TopicPartition
 from reactive_kafka.checkpoint.store import Checkpoint, Write
-from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows, WriteAttempt
+from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows, WriteAttempt
 from reactive_kafka.errors import CheckpointRefusedError, CorruptCheckpointError, StoreAwayError
 from tests.app.helpers import in_virtual_time
 

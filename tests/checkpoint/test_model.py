@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from reactive_kafka import TopicPartition
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore, Write, allows
 from reactive_kafka.checkpoint.stores.files import FileStore
-from reactive_kafka.checkpoint.stores.memory import MemoryStore
+from reactive_kafka.checkpoint.stores.memory_store import MemoryStore
 from reactive_kafka.checkpoint.stores.sql import SqlStore
 
 PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]

@@ -11,7 +11,7 @@ import pytest
 
 from reactive_kafka.checkpoint.store import TransactionalStore
 from reactive_kafka.checkpoint.stores.files import FileStore
-from reactive_kafka.checkpoint.stores.memory import MemoryStore, forget
+from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, forget
 from reactive_kafka.checkpoint.stores.opening import open_store
 from reactive_kafka.checkpoint.stores.redis import RedisStore
 from reactive_kafka.checkpoint.stores.sql import SqlStore
@@ -163,7 +163,7 @@ def none(url: str) -> object:
 
 def test_a_package_brings_its_own_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = {
-        "vault": "reactive_kafka.checkpoint.stores.memory:MemoryStore.named",
+        "vault": "reactive_kafka.checkpoint.stores.memory_store:MemoryStore.named",
         "bad": f"{__name__}:raises",
     }
     values |= {"none": f"{__name__}:none", "gone": "no_such_module:store"}

@@ -14,7 +14,7 @@ import pytest
 from reactive_kafka import App, Message
 from reactive_kafka.broker.memory.stored_positions import CommitEntry
 from reactive_kafka.checkpoint.store import Checkpoint
-from reactive_kafka.checkpoint.stores.memory import MemoryStore, forget
+from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, forget
 from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.offsets.offset_changes import Change

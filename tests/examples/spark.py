@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from reactive_kafka import TopicPartition
-from reactive_kafka.spark.batches.batch import SparkBatch, batch_id, spark_range
+from reactive_kafka.spark.batches.spark_batch import SparkBatch, batch_id, spark_range
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COLUMNS = "topic STRING, partition INT, offset BIGINT, value BINARY"

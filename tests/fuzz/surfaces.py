@@ -21,7 +21,7 @@ from reactive_kafka.config import keys
 from reactive_kafka.config.client_properties import PROPERTIES
 from reactive_kafka.config.dump import dump
 from reactive_kafka.config.load import read_settings, toml_of_quarkus
-from reactive_kafka.config.microprofile.attributes import names_of
+from reactive_kafka.config.microprofile.smallrye_attributes import names_of
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.http.server import serve
 from reactive_kafka.records import TopicPartition

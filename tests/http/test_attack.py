@@ -17,8 +17,8 @@ import httpx
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from reactive_kafka.http.connection import Limits
 from reactive_kafka.http.guard import PROBES
+from reactive_kafka.http.http_connection import Limits
 from reactive_kafka.http.server import HttpServer, serve
 from tests.http.test_server import HOST, big_answer, connected, plain, status
 

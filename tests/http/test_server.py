@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.http.asgi import make_asgi
-from reactive_kafka.http.connection import Limits
+from reactive_kafka.http.http_connection import Limits
 from reactive_kafka.http.server import BACKLOG, HttpServer, serve
 from tests.http.applike import FactsApp
 

@@ -15,10 +15,10 @@ from reactive_kafka.observe.events import (
     RecordIgnored,
     RecordPoisoned,
     base,
-    channel,
+    channel_events,
     commits,
     reading,
-    records,
+    record_events,
     scheduled_jobs,
 )
 from reactive_kafka.records import TopicPartition
@@ -73,7 +73,9 @@ def test_a_broken_observer_disturbs_neither_the_others_nor_the_application(
 
 
 def test_every_event_is_imported_from_one_place() -> None:
-    assert events_of(base, channel, commits, reading, records, scheduled_jobs) == EVENTS
+    assert (
+        events_of(base, channel_events, commits, reading, record_events, scheduled_jobs) == EVENTS
+    )
 
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)

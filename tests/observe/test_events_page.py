@@ -18,10 +18,10 @@ from reactive_kafka.observe import events as inside
 from reactive_kafka.observe.events import (
     Event,
     base,
-    channel,
+    channel_events,
     commits,
     reading,
-    records,
+    record_events,
     scheduled_jobs,
 )
 from tests.pages import page
@@ -29,10 +29,10 @@ from tests.pages import page
 PAGE = page("docs/observers.md")
 HEADINGS: dict[str, ModuleType] = {
     "What events have in common": base,
-    "Channels": channel,
+    "Channels": channel_events,
     "What a channel reads": reading,
     "Commits and stores": commits,
-    "Records and Spark batches": records,
+    "Records and Spark batches": record_events,
     "Jobs": scheduled_jobs,
 }
 

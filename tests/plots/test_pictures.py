@@ -213,7 +213,7 @@ def test_ticks_are_round(axis: Axis, values: list[float], ticks: list[float]) ->
         (["reactive_kafka/broker/aiokafka/record_poller.py:RecordPoller.poll"], "fetch and parse"),
         (
             [
-                "reactive_kafka/channel/connection.py:poll",
+                "reactive_kafka/channel/client_connection.py:poll",
                 "reactive_kafka/fetching/intake.py:RecordIntake.take",
             ],
             "tracker",

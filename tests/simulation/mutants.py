@@ -82,7 +82,7 @@ BUDGET = "fetching/budget.py"
 CHOOSING = "delivery/runners/choosing.py"
 CLAIM = "checkpoint/owned_row.py"
 COMMITTER = "commit/committer.py"
-CONNECTION = "channel/connection.py"
+CONNECTION = "channel/client_connection.py"
 CONSUMER = "checkpoint/consumer.py"
 CUTS = "spark/batches/cuts.py"
 DONE = "tracking/metadata/done.py"
@@ -111,7 +111,7 @@ PLACES = "delivery/workers/places.py"
 PLANS = "tracking/plans.py"
 POISON = "tracking/poison_watch.py"
 POSITIONS = "assignment/start_policy.py"
-RECORDS = "delivery/runners/records.py"
+RECORDS = "delivery/runners/record_runner.py"
 RETRIES = "failure/routes.py"
 RUNS = "tracking/record_offsets.py"
 SKIPS = "verdicts/skips.py"
@@ -1286,7 +1286,7 @@ MUTANTS = (
     ),
     Mutant(
         "a record's own header stands beside the one passed on",
-        "outgoing/channel.py",
+        "outgoing/outgoing_channel.py",
         "wanted = self._headers.difference(name for name, _ in own)",
         "wanted = self._headers",
     ),

@@ -27,7 +27,7 @@ from typing import Any
 
 from reactive_kafka import App, Batch, Emitter, Message, Record
 from reactive_kafka.broker.memory.stored_positions import CommitEntry
-from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows
+from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
 from reactive_kafka.errors import OutcomeUnknownError, ReactiveKafkaError, TransientBrokerError
 from reactive_kafka.testing import FakeClock, MemoryBroker
 from tests.app.helpers import Recorder, make_broker, now, tp

@@ -10,8 +10,8 @@ from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import SparkChannelSettings
 from reactive_kafka.observe.events import Event
 from reactive_kafka.records import HeaderPairs, TopicPartition
-from reactive_kafka.spark.batches.batch import BatchPart, spark_range
 from reactive_kafka.spark.batches.columns import PIECE_RECORDS, record_batch
+from reactive_kafka.spark.batches.spark_batch import BatchPart, spark_range
 from reactive_kafka.spark.batches.spark_function import Payload, SparkFunction
 from reactive_kafka.spark.channel.runner import SparkRunner
 from reactive_kafka.spark.session.spark_engine import SparkEngine

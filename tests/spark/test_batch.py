@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.errors import RejectedByJobError
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.batch import Rejects, SparkBatch, batch_id, spark_range
+from reactive_kafka.spark.batches.spark_batch import Rejects, SparkBatch, batch_id, spark_range
 
 CLICKS_3 = TopicPartition("clicks", 3)
 IDENTITIES = st.tuples(

@@ -25,9 +25,9 @@ from reactive_kafka.formats import ChannelSchemas, SchemaSource
 from reactive_kafka.formats.json_text import text_source
 from reactive_kafka.formats.registered.schema_questions import ById, Schema
 from reactive_kafka.formats.registered.wire_format import prefix_of
-from reactive_kafka.spark.batches.batch import SparkBatch
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.batches.payload_schema import payload_schema
+from reactive_kafka.spark.batches.spark_batch import SparkBatch
 from reactive_kafka.spark.batches.spark_function import Payload
 from reactive_kafka.spark.session.connect import ConnectMaker, seconds, shown, version_trouble
 from reactive_kafka.spark.session.spark_engine import SparkEngine

@@ -31,9 +31,9 @@ from reactive_kafka.formats.json_text import TextSource, text_source
 from reactive_kafka.formats.registered.wire_format import prefix_of
 from reactive_kafka.records import HeaderPairs
 from reactive_kafka.schemas.schema_registry import Registry
-from reactive_kafka.spark.batches.batch import Rejected
 from reactive_kafka.spark.batches.blame import UnfitExecutorsError
 from reactive_kafka.spark.batches.payload_schema import KAFKA_COLUMNS, payload_schema
+from reactive_kafka.spark.batches.spark_batch import Rejected
 from reactive_kafka.spark.batches.spark_function import Payload
 from reactive_kafka.spark.channel.runner import SparkRunner
 from reactive_kafka.spark.session.spark_engine import SparkEngine

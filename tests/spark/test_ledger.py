@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from reactive_kafka.cli.spark_progress import bars
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.batch import spark_range
 from reactive_kafka.spark.batches.ledger import (
     KEPT_BATCHES,
     BatchRun,
@@ -14,6 +13,7 @@ from reactive_kafka.spark.batches.ledger import (
     Ledger,
     share_after,
 )
+from reactive_kafka.spark.batches.spark_batch import spark_range
 
 
 def run_of(start: int = 0, attempt: int = 1) -> BatchRun:

@@ -24,8 +24,8 @@ from reactive_kafka.config.secrets import Secret
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import BadDataError, ClusterError, OffloadError
 from reactive_kafka.records import RawRecord, TopicPartition
-from reactive_kafka.spark.batches.batch import BatchPart, spark_range
 from reactive_kafka.spark.batches.columns import record_batch
+from reactive_kafka.spark.batches.spark_batch import BatchPart, spark_range
 from reactive_kafka.spark.channel.refetch import records_of
 from reactive_kafka.spark.session.kafka_source import KafkaSource
 from reactive_kafka.spark.session.spark_engine import SparkEngine

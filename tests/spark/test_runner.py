@@ -8,14 +8,14 @@ import pytest
 from reactive_kafka.errors import BadDataError, JobTimeoutError, OffloadError, RejectedByJobError
 from reactive_kafka.observe.events import SparkBatchEnded, SparkBatchProgress
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.batch import (
+from reactive_kafka.spark.batches.columns import record_batch
+from reactive_kafka.spark.batches.spark_batch import (
     BatchPart,
     Rejected,
     SparkBatch,
     collected,
     spark_range,
 )
-from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.session.spark_engine import SparkEngine
 
 from .records import CLICKS_0, CLICKS_1, Heard, Raw, on_spark, part_of, runner_of

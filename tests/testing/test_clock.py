@@ -14,7 +14,7 @@ import pytest
 
 from reactive_kafka.handlers.blocking_calls import as_async
 from reactive_kafka.testing import DeadlockError, FakeClock, run_in_virtual_time
-from reactive_kafka.testing import clock as virtual
+from reactive_kafka.testing import fake_clock as virtual
 
 
 def test_a_fake_clock_moves_only_when_told() -> None:

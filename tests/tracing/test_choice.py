@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace import SpanProcessor
 
 from reactive_kafka import App, MissingExtraError
 from reactive_kafka.delivery.workers.pool import WorkerPool
-from reactive_kafka.outgoing.channel import OutgoingChannel
-from reactive_kafka.outgoing.memory import MemoryTarget
+from reactive_kafka.outgoing.memory_target import MemoryTarget
+from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
 from reactive_kafka.outgoing.queue.writer import Writer
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import in_virtual_time, inside, make_broker, running

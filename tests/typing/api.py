@@ -35,6 +35,7 @@ from reactive_kafka import (
 )
 from reactive_kafka.checkpoint.store import Write as CheckpointWrite
 from reactive_kafka.failure import Decision
+from reactive_kafka.handlers.declared import Declared
 from reactive_kafka.observe.events import Event
 
 
@@ -117,7 +118,7 @@ async def within_a_web_application(web: object) -> None:
 
 router = rk.Router()
 app.include(router)
-assert_type(router, rk.Router)
+assert_type(app.declared, Declared)
 
 
 @router.middleware

@@ -20,7 +20,7 @@ import aiokafka.errors as kafka_errors
 from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.protocol import fetch
 
-from reactive_kafka.broker.aiokafka import forked
+from reactive_kafka.broker.aiokafka import forked_clients
 from reactive_kafka.broker.aiokafka.connect_failures import (
     EXPECTED_ERRORS,
     ConnectFailure,
@@ -100,7 +100,9 @@ def _translate_runtime_error(send: Any) -> Any:
 
 for _name in ("send", "_send_sasl_token"):
     setattr(AIOKafkaConnection, _name, _translate_runtime_error(getattr(AIOKafkaConnection, _name)))
-AIOKafkaConnection.connect = forked.track_connections(_explain_connect(AIOKafkaConnection.connect))
+AIOKafkaConnection.connect = forked_clients.track_connections(
+    _explain_connect(AIOKafkaConnection.connect)
+)
 AIOKafkaConnection.authenticator_oauth = lambda self: TokenLogin(
     sasl_oauth_token_provider=self._sasl_oauth_token_provider
 )

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.checkpoint.stores.files import FileStore
-from reactive_kafka.checkpoint.stores.memory import MemoryStore
+from reactive_kafka.checkpoint.stores.memory_store import MemoryStore
 from reactive_kafka.config import store_urls
 from reactive_kafka.config.secrets import revealed
 from reactive_kafka.config.settings import IncomingSettings

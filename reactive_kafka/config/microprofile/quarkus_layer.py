@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from reactive_kafka.config.client_properties import PROPERTIES, find, names_like, refusal
 from reactive_kafka.config.kinds import did_you_mean, unknown_channel
 from reactive_kafka.config.layers import Layer, Origin
-from reactive_kafka.config.microprofile.attributes import NATIVE_TABLES, attribute
 from reactive_kafka.config.microprofile.converters import boolean, scalar, servers
 from reactive_kafka.config.microprofile.notes import Notes
 from reactive_kafka.config.microprofile.property_values import Given, PropertySource, Values, alpha
+from reactive_kafka.config.microprofile.smallrye_attributes import NATIVE_TABLES, attribute
 from reactive_kafka.config.microprofile.smallrye_channel import (
     CONNECTOR,
     CONNECTORS,

@@ -22,15 +22,15 @@ from reactive_kafka.config.client_properties import (
 from reactive_kafka.config.kinds import did_you_mean
 from reactive_kafka.config.layers import Origin
 from reactive_kafka.config.microprofile import converters as read
-from reactive_kafka.config.microprofile.attributes import (
+from reactive_kafka.config.microprofile.notes import Notes
+from reactive_kafka.config.microprofile.property_values import Given, Values
+from reactive_kafka.config.microprofile.smallrye_attributes import (
     ATTRIBUTES,
     NATIVE_TABLES,
     Attribute,
     attribute,
     names_of,
 )
-from reactive_kafka.config.microprofile.notes import Notes
-from reactive_kafka.config.microprofile.property_values import Given, Values
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from reactive_kafka.delivery.invocation import (
     with_key,
 )
 from reactive_kafka.delivery.returned import ReturnedUnsettled
-from reactive_kafka.delivery.runners.records import RecordHandler
+from reactive_kafka.delivery.runners.record_runner import RecordHandler
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.delivery.workers.interface import WorkerSignals
 from reactive_kafka.delivery.workers.isolation import Isolation

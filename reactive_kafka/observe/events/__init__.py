@@ -5,8 +5,8 @@ contain any text that came from a record or a broker. An observer that shows it 
 """
 
 from reactive_kafka.observe.events.base import *  # noqa: F403
-from reactive_kafka.observe.events.channel import *  # noqa: F403
+from reactive_kafka.observe.events.channel_events import *  # noqa: F403
 from reactive_kafka.observe.events.commits import *  # noqa: F403
 from reactive_kafka.observe.events.reading import *  # noqa: F403
-from reactive_kafka.observe.events.records import *  # noqa: F403
+from reactive_kafka.observe.events.record_events import *  # noqa: F403
 from reactive_kafka.observe.events.scheduled_jobs import *  # noqa: F403

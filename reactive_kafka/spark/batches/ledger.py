@@ -8,7 +8,7 @@ from operator import add
 from typing import Any, Literal
 
 from reactive_kafka.observe.facts import DurationHistogram, SparkBatchFacts, SparkFacts
-from reactive_kafka.spark.batches.batch import SparkRange, batch_id
+from reactive_kafka.spark.batches.spark_batch import SparkRange, batch_id
 
 BatchOutcome = Literal["ok", "failed", "cancelled", "lost"]
 KEPT_BATCHES = 20

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reactive_kafka.delivery.lanes.lane import Lane, LaneSlice
-from reactive_kafka.spark.batches.batch import BatchPart, SparkRange, spark_range
+from reactive_kafka.spark.batches.spark_batch import BatchPart, SparkRange, spark_range
 from reactive_kafka.tracking.plans import PlannedRange
 from reactive_kafka.tracking.tracker import OffsetTracker
 

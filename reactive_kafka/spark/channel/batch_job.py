@@ -12,9 +12,9 @@ from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import DataLossError, OffloadError
 from reactive_kafka.observe.events import SparkBatchSplit
 from reactive_kafka.spark.batches.attempts import Again, Attempts, Failed, Leave, Split
-from reactive_kafka.spark.batches.batch import spark_range
 from reactive_kafka.spark.batches.bisection import Bisection
 from reactive_kafka.spark.batches.runs import RecordRun, plan, trackers_of
+from reactive_kafka.spark.batches.spark_batch import spark_range
 from reactive_kafka.spark.channel.frame_ahead import FrameAhead
 from reactive_kafka.spark.channel.settle import JobContext, RunOutcome, RunSettler, Worked
 from reactive_kafka.state_table import next_state

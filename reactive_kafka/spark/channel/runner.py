@@ -26,9 +26,9 @@ from reactive_kafka.observe.events import (
 from reactive_kafka.observe.facts import SparkFacts
 from reactive_kafka.observe.wording import count_of, ranges_text
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.batch import BatchPart, Rejected, Rejects, SparkBatch
 from reactive_kafka.spark.batches.columns import data_frame, first_headers
 from reactive_kafka.spark.batches.ledger import BatchOutcome, BatchRun, JobProgress, Ledger
+from reactive_kafka.spark.batches.spark_batch import BatchPart, Rejected, Rejects, SparkBatch
 from reactive_kafka.spark.batches.spark_function import SparkFunction
 from reactive_kafka.spark.session.executor_texts import with_texts
 from reactive_kafka.spark.session.spark_engine import SparkEngine

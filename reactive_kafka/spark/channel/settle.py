@@ -16,9 +16,9 @@ from reactive_kafka.errors import DataLossError, OffloadError, TransientBrokerEr
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.records import RawRecord
 from reactive_kafka.spark.batches.attempts import Failed
-from reactive_kafka.spark.batches.batch import Rejected
 from reactive_kafka.spark.batches.columns import ColumnRecord
 from reactive_kafka.spark.batches.runs import RecordRun
+from reactive_kafka.spark.batches.spark_batch import Rejected
 from reactive_kafka.spark.channel.refetch import Fetch, raw_records
 from reactive_kafka.spark.channel.runner import SparkRunner
 from reactive_kafka.tracking.tracker import OffsetTracker

@@ -18,8 +18,8 @@ from reactive_kafka.broker.jars import Artifact, cache_directory, fetched_once, 
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.batch import BatchPart
 from reactive_kafka.spark.batches.columns import data_frame
+from reactive_kafka.spark.batches.spark_batch import BatchPart
 from reactive_kafka.spark.session.conf import kafka_options, spelled
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reactive_kafka.config.microprofile.attributes import ATTRIBUTES, Attribute, attribute
+from reactive_kafka.config.microprofile.smallrye_attributes import ATTRIBUTES, Attribute, attribute
 from tests.config.microprofile import reading
 from tests.config.microprofile.reading import PREFIX, only_problem
 

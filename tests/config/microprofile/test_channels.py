@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from reactive_kafka.config.client_properties import PROPERTIES
-from reactive_kafka.config.microprofile.attributes import attribute, names_of
 from reactive_kafka.config.microprofile.property_values import alpha
+from reactive_kafka.config.microprofile.smallrye_attributes import attribute, names_of
 from reactive_kafka.config.tables import CloudEventsSettings, SchemaSettings
 from tests.config import loading
 from tests.config.microprofile import reading

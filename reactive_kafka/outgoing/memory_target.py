@@ -20,7 +20,7 @@ from reactive_kafka.errors import (
 from reactive_kafka.formats.encoders import write_by_value
 from reactive_kafka.observe.events import ChannelFailed, Observer, Unwritten
 from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
-from reactive_kafka.outgoing.channel import OutgoingChannel
+from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, Receipt
 from reactive_kafka.outgoing.queue.record import QueuedRecord
 from reactive_kafka.records import HeaderPairs, RawRecord, Record, TopicPartition
