@@ -59,8 +59,8 @@ class Assignment:
         # The assigned hooks have run for these partitions, and the revoked hooks have not.
         self._await_revoked_hooks: set[Partition] = set()
         self._releasing = asyncio.Lock()
-        # The partitions were let go for good: what is assigned until the client has left is not
-        # read.
+        # The channel has stopped. Partitions that are assigned before the client has left the group
+        # are not read.
         self._is_over = False
         # The client leaves its group, and another one follows.
         self._is_leaving = False
@@ -102,7 +102,7 @@ class Assignment:
         self._last.began = self._clock.monotonic()
         if self._is_over or self._is_leaving:
             return
-        # A stop goes on waiting for handlers, also through an incremental assignment.
+        # An incremental assignment during a stop does not end the stop's wait for handlers.
         if not self._owned.is_ending:
             self.handlers.end()
         self._owned.assign(generation, partitions)
@@ -174,7 +174,7 @@ class Assignment:
         during: During,
         is_lost: bool = False,
     ) -> None:
-        """Run the hooks, wait for what is still unsettled, commit, and let the partitions go.
+        """Run the hooks, wait for unsettled records, commit, and release the partitions.
 
         Args:
             partitions: None: all.
@@ -260,7 +260,7 @@ class Assignment:
     def _report_abandoned(
         self, partitions: Collection[TopicPartition] | None, during: During
     ) -> int:
-        """Report the records that are let go without a verdict; returns how many."""
+        """Report the records that are released without a verdict; returns how many."""
         records = self._owned.in_flight(partitions)
         self._reports.abandoned(
             self._owned.running(partitions), records, during, self.handlers.waited_s(during)
@@ -270,7 +270,7 @@ class Assignment:
     def _report_unstored(
         self, partitions: Collection[TopicPartition] | None, during: During, slot: Slot
     ) -> int:
-        """Report what is settled and not stored; returns of how many partitions."""
+        """Report settled records that are not stored; returns the number of their partitions."""
         offsets = self._committer.engine.unstored(
             partition for partition in self._owned.among(partitions) if partition.live is not None
         )

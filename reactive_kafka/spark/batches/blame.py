@@ -217,6 +217,7 @@ def _text_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:
+        # The session reports a driver that is gone. The caller only wants to know what to blame.
         return ""
 
 
