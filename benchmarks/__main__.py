@@ -16,7 +16,7 @@ from benchmarks import build, machine, page, report
 from benchmarks.build import Build
 from benchmarks.figures import Figures
 from benchmarks.gauges.plan import GAUGES
-from benchmarks.page import README, RESULTS
+from benchmarks.page import RESULTS
 from benchmarks.place import Place, fill, kafka, make_topics, registry_for
 from benchmarks.plan import CONTENDERS, Contender
 from benchmarks.report import Measured
@@ -55,7 +55,6 @@ def main() -> int:
     print("\n" + text)
     if given.write and not (given.only or given.partitions):
         RESULTS.write_text(text)
-        README.write_text(page.in_readme(measured, under, README.read_text()))
     missed = (
         [verdict.sentence for verdict in report.verdicts(measured) if not verdict.met]
         if given.check
@@ -92,7 +91,7 @@ def _arguments() -> argparse.Namespace:
         "--no-write",
         dest="write",
         action="store_false",
-        help="leave benchmarks/results.md and the README alone, as they are where --only or --partitions is given",
+        help="leave benchmarks/results.md alone, as it is where --only or --partitions is given",
     )
     return parser.parse_args()
 

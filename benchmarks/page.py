@@ -1,36 +1,18 @@
-"""The page of results, and what the README shows of it."""
+"""The page of results."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import machine, orders, report, topic
 from benchmarks.build import Build
-from benchmarks.gauges import plan as gauges
 from benchmarks.report import Measured
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results.md"
-README = ROOT / "README.md"
-IN_README: tuple[str, ...] = (
-    "no-op",
-    "no-op, 16 partitions",
-    "no-op, 100 partitions",
-    "no-op, 1,000 partitions",
-    "no-op, by key",
-    "10 ms",
-    "JSON",
-    "Avro",
-    gauges.LATENCY,
-    gauges.START_UP,
-    gauges.REST,
-)
-MARKS = ("<!-- bench -->\n", "<!-- /bench -->\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,20 +112,3 @@ def _section(measured: Measured) -> list[str]:
 def _rounds(measured: Measured) -> str:
     count = len(measured.rounds)
     return f"{count} round{'s' * (count != 1)}"
-
-
-def in_readme(measured: Sequence[Measured], under: Circumstances, readme: str) -> str:
-    """The README with what the first Python measured, without the tables that few will ask for."""
-    one = measured[0]
-    head = (
-        f"`make bench` on {os.cpu_count()} cores shared with the broker, CPython {one.build.name}, "
-        f"aiokafka {version('aiokafka')}, {under.broker}, {under.records:,} records of {topic.VALUE_BYTES} bytes. All "
-        "contenders deliver at least once; ours runs with metrics, poison watch and health on. Throughputs are the "
-        f"best of {_rounds(one)}, other figures medians. Ratios carry over to machines "
-        "with a Python and a processor of the same kind, absolute figures do not ([other Pythons, and all "
-        "results](benchmarks/results.md), and [on an AMD EPYC](benchmarks/results_epyc.md))."
-    )
-    lines = [head, "", *(line for table in report.tables(one, IN_README) for line in (table, ""))]
-    before, rest = readme.split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    return before + MARKS[0] + report.wrapped("\n".join(lines).rstrip() + "\n") + MARKS[1] + after

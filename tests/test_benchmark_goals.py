@@ -238,21 +238,7 @@ def test_the_page_names_each_build_and_what_it_measured() -> None:
     ] == []
 
 
-def test_the_readme_shows_the_first_python_and_is_the_same_around_that() -> None:
-    readme = "# Title\n<!-- bench -->\nold\n<!-- /bench -->\nthe rest\n"
-    text = page.in_readme([measured(1.6), measured(2.0, on=PLAIN)], UNDER, readme)
-    assert text.startswith("# Title\n<!-- bench -->\n`make bench` on ")
-    assert text.endswith("|\n<!-- /bench -->\nthe rest\n")
-    assert "CPython 3.11.2, Debian" in text
-    assert "old" not in text
-    assert "3.11.7" not in text
-    assert page.in_readme([measured(1.6), measured(2.0, on=PLAIN)], UNDER, text) == text
-    assert all(page.README.read_text().count(mark) == 1 for mark in page.MARKS)
-
-
-def test_the_readme_leaves_out_tables_that_exist() -> None:
-    every = {*plan.BASELINES, *(one.table for one in gauges.GAUGES)}
-    assert set(page.IN_README) < every
+def test_tables_of_what_was_not_measured_are_left_out() -> None:
     rounds = [
         {
             plan.RAW_SEND: figures(1.0),

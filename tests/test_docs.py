@@ -207,12 +207,12 @@ async def test_the_spark_function_of_the_page_about_spark_counts_the_pages(
 # -- the five lines
 
 
-def test_the_five_lines_of_the_readme_are_the_example_and_the_quickstart() -> None:
+def test_the_five_lines_of_the_quickstart_are_the_example() -> None:
     example = ROOT / "examples" / "hello"
-    for page in ("README.md", "docs/quickstart.md"):
-        shown = {block.file: block.text for block in pages.blocks(pages.page(page)) if block.file}
-        assert shown["hello.py"] == (example / "hello.py").read_text()
-        assert shown["reactive-kafka.toml"] == (example / "reactive-kafka.toml").read_text()
+    quickstart = pages.page("docs/quickstart.md")
+    shown = {block.file: block.text for block in pages.blocks(quickstart) if block.file}
+    assert shown["hello.py"] == (example / "hello.py").read_text()
+    assert shown["reactive-kafka.toml"] == (example / "reactive-kafka.toml").read_text()
 
 
 @pytest.mark.kafka
@@ -556,15 +556,12 @@ def test_every_trap_of_the_client_has_tests_that_show_it_and_that_hold_it() -> N
     assert set(traps) - shown == set(traps) - held == set()
 
 
-def test_every_promise_of_the_readme_names_a_test() -> None:
-    promises = re.findall(
-        r"^\| (.+?) \| (.*) \|$", _section("README.md", "What it promises"), re.MULTILINE
+def test_every_promise_names_a_test() -> None:
+    rows = re.findall(
+        r"^\| (.+?) \| (.*) \|$", pages.page("docs/promises.md").read_text(), re.MULTILINE
     )
-    without = [
-        promise
-        for promise, held_by in promises
-        if promise != "promise" and not named_tests(held_by)
-    ]
+    promises = [row for row in rows if row[0] not in ("promise", "---")]
+    without = [promise for promise, held_by in promises if not named_tests(held_by)]
     assert without == []
     assert len(promises) > 15
 

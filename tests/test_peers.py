@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.peers import homes, page, plan
+from benchmarks.peers import front_page, homes, page, plan
 from benchmarks.peers.__main__ import _turns as turns
 from benchmarks.peers.jar_hashes import SHA256
 from benchmarks.peers.journal import LINE_BYTES, VALUE_BYTES, Position, counted, lines, value
@@ -217,3 +217,28 @@ def test_a_contender_ends_when_its_standard_input_does() -> None:
     os.close(theirs)
     os.close(ours)
     assert process.wait(timeout=30) == 1
+
+
+# -- the front page
+
+
+def test_the_readme_shows_what_was_measured_of_every_peer() -> None:
+    readme = front_page.README.read_text()
+    assert front_page.with_tables(readme, front_page.RESULTS.read_text()) == readme
+
+
+def test_a_new_result_changes_its_line_and_no_other() -> None:
+    results = front_page.RESULTS.read_text()
+    killed = front_page.table_of(results, front_page.SAFETY)["Faust"]
+    old = f"| {killed['lost']} | {killed['repeated after 3 kills']} |"
+    changed = results.replace(old, "| **7** | 12,345 |")
+    lines = zip(front_page.safety(results), front_page.safety(changed), strict=True)
+    (line,) = [new for before, new in lines if before != new]
+    assert line.startswith("| Faust | ")
+    assert "| **7** | 12,345 |" in line
+    assert front_page.speed(changed) == front_page.speed(results)
+
+
+def test_a_page_without_the_table_is_refused() -> None:
+    with pytest.raises(LookupError, match="has no heading 'Lost and repeated'"):
+        front_page.safety("# Peers\n")

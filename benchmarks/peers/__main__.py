@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 from benchmarks import machine, report, topic
-from benchmarks.peers import homes, page, safety
+from benchmarks.peers import front_page, homes, page, safety
 from benchmarks.peers.plan import SAFETIES, SPEEDS, TOPIC_RECORDS, WAIT_S, Safety, Speed
 from benchmarks.peers.processes import FailedError, output
 from benchmarks.peers.state import State, figures
@@ -76,6 +76,7 @@ def main() -> int:
     print("\n" + text)
     if given.write:
         RESULTS.write_text(text)
+        front_page.main()
     return 1 if state.failures or state.missing else 0
 
 
