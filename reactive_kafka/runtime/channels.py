@@ -292,10 +292,9 @@ class RunChannels:
     async def start(self) -> None:
         """Start Spark, and the channels that are enabled and have a handler.
 
-        The others start when the application iterates over them.
+        The others start when the application iterates over them, or starts them.
         """
-        if self._spark is not None:
-            await self._spark.start(self._fails)
+        await self._start_spark()
         self._has_started = True
         for channel in self.outgoing.values():
             channel.start()
@@ -306,6 +305,15 @@ class RunChannels:
                 self.incoming[name].start()
         self._sources.start()
         self._jobs.start()
+
+    async def _start_spark(self) -> None:
+        if self._spark is None:
+            return
+        plans = self._plan.channels.incoming.values()
+        if any(plan.spark is not None and plan.settings.enabled for plan in plans):
+            await self._spark.start(self._fails)
+        else:
+            self._spark.prepare(self._fails)
 
     def add(self, plan: IncomingPlan) -> Channel:
         """Build one more incoming channel, and start it if it is ``enabled``."""
@@ -404,5 +412,7 @@ class RunChannels:
         )
 
     def spark_facts(self) -> tuple[SparkFacts, ...]:
-        """Return what is known about the Spark batches of each channel."""
+        """Return what is known about the Spark batches of each channel, once Spark is needed."""
+        if self._spark is None or not self._spark.is_open:
+            return ()
         return tuple(runner.facts() for runner in self._runners.values())

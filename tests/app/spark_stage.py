@@ -110,6 +110,7 @@ class Engine:
         judge: What a job comes to at once; ``WAITS``: what the test says, later.
         inside: What the function does.
         late_s: How long a job goes on after it was cancelled.
+        is_open: Whether a channel has asked for Spark.
     """
 
     driver_pid = None
@@ -120,6 +121,7 @@ class Engine:
         self.judge: Callable[[Job], Outcome | str] = lambda job: None
         self.inside: Callable[[SparkBatch], None] = lambda batch: None
         self.late_s = 0.0
+        self.is_open = False
         self.reason: str | None = None
         self._up = asyncio.Event()
         self._up.set()
@@ -146,7 +148,13 @@ class Engine:
     def running(self) -> list[Job]:
         return [job for job in self.jobs if not job.is_over]
 
-    async def start(self, fails: object = None) -> None: ...
+    async def start(self, fails: object = None) -> None:
+        self.open()
+
+    def prepare(self, fails: object = None) -> None: ...
+
+    def open(self) -> None:
+        self.is_open = True
 
     async def stop(self) -> None: ...
 

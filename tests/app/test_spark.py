@@ -578,3 +578,21 @@ async def test_the_bar_of_each_run_never_falls_through_new_jobs_retries_and_a_bi
     assert ended > 4
     assert [one.outcome for one in session.last].count("ok") == 2
     assert letters(broker) == [b"3"]
+
+
+@in_virtual_time
+async def test_spark_is_started_for_a_channel_that_is_not_enabled_once_it_has_records() -> None:
+    broker = make_broker()
+    app, engine = spark_app(broker, enabled=False)
+    engine.go_away(ClusterError("Spark is starting"))
+    async with running(app, broker=broker) as test:
+        await until(lambda: app.health().ready.is_up)
+        assert not engine.is_open
+
+        await app.channel("orders").start()
+        await send(test, 1)
+        await until(lambda: engine.is_open)
+        assert not app.health().ready.is_up
+        engine.come_back()
+        await until(lambda: test.committed("orders").get(tp()) == 1)
+        assert app.health().ready.is_up

@@ -64,7 +64,7 @@ OWNED = {
     "runtime.sources.start": ("source of another test",),
     "broker.auto_commit.start": ("auto-commit", "commits to Kafka of orders"),
     "http.server.serve": ("http",),
-    "spark.session.spark_engine.start": ("spark-supervisor",),
+    "spark.session.spark_engine.open": ("spark-supervisor",),
 }
 """Where a task is started for an owner -> its names in the applications below."""
 

@@ -124,8 +124,14 @@ class FakeEngine:
     def reason(self) -> str | None:
         return None if self.ready else "no executors" if self._is_up else "Spark is starting"
 
+    @property
+    def is_open(self) -> bool:
+        return True
+
     async def start(self, fails: object = None) -> None:
         self._come_up()
+
+    def open(self) -> None: ...
 
     async def stop(self) -> None:
         if self._timer is not None:

@@ -92,6 +92,8 @@ class SparkDispatcher(ChannelWorkers):
         self._changed.set()
         if not self._is_running:
             self._is_running = True
+            # A channel that was not enabled at the start needs Spark from now on.
+            self._context.runner.engine.open()
             self._setup.spawn(self._work, f"spark batches of {self._setup.settings.name}")
 
     async def _work(self) -> None:

@@ -109,7 +109,13 @@ class SparkEngine:
         self._making: set[asyncio.Future[Any]] = set()
         self._supervisor: Supervisor | None = None
         self._supervising: Handle | None = None
+        self._fails: Fails = log_failure
         self._reason = "Spark has not been started"
+
+    @property
+    def is_open(self) -> bool:
+        """True if Spark was told to start: a channel needs it."""
+        return self._supervising is not None
 
     @property
     def ready(self) -> bool:
@@ -136,10 +142,25 @@ class SparkEngine:
         Raises:
             ConfigError, MissingExtraError: As :func:`maker_for`.
         """
+        self.prepare(fails)
+        assert self._supervisor is not None  # noqa: S101
+        (await self._supervisor.control.submit(warm_up_columns)).get()
+        self.open()
+
+    def prepare(self, fails: Fails = log_failure) -> None:
+        """Check that Spark can be started, for an application whose Spark channels start later.
+
+        Raises:
+            ConfigError, MissingExtraError: As :func:`maker_for`.
+        """
         maker = self._maker or maker_for(self._settings, ranges=self._ranges)
         self._supervisor = Supervisor(maker, self._limits)
-        (await self._supervisor.control.submit(warm_up_columns)).get()
-        self._supervising = Handle(self._supervisor.keep_up, "spark-supervisor", fails)
+        self._fails = fails
+
+    def open(self) -> None:
+        """Start Spark in the background, unless that has been done."""
+        if self._supervising is None and self._supervisor is not None:
+            self._supervising = Handle(self._supervisor.keep_up, "spark-supervisor", self._fails)
 
     async def run(
         self,
