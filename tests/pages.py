@@ -12,7 +12,7 @@ PAGES = sorted(
     [
         *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
         *(ROOT / "docs").rglob("*.md"),
-        *(ROOT / "examples").glob("*/README.md"),
+        *(ROOT / "examples").rglob("README.md"),
     ]
 )
 

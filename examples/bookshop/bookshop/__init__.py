@@ -1,0 +1,1 @@
+"""A bookshop: orders, payments, invoices, a dashboard, and sales counted by Spark."""
