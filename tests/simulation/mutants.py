@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -37,6 +37,7 @@ FAST_TESTS = (
     "tests/spark/test_bisection.py",
     "tests/spark/test_cuts.py",
 )
+NO_SERVER = "not kafka and not prometheus and not postgres and not redis and not spark"
 ONLY = {
     "spark": ("spark/", "commit/plans", "commit/metadata/codec"),
     "states": ("checkpoint/state_history",),
@@ -1853,6 +1854,8 @@ def _tested(root: Path, tests: Sequence[str]) -> str:
         "-p",
         "no:cacheprovider",
         "--hypothesis-seed=0",
+        "-m",
+        NO_SERVER,
         *tests,
     )
     if code == 0:
@@ -1896,7 +1899,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
     survivors = 0
     with ThreadPoolExecutor(options.jobs) as pool:
-        for verdict in pool.map(lambda mutant: judge(mutant, options.seeds), chosen):
+        judged = [pool.submit(judge, mutant, options.seeds) for mutant in chosen]
+        for done in as_completed(judged):
+            verdict = done.result()
             survivors += not verdict.by
             seen = verdict.by or "SURVIVED"
             print(
