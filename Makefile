@@ -8,6 +8,7 @@ SHELL := /bin/bash
 
 VENV := .venv
 TOOLS_VENV := .venv-tools
+DOCS_VENV := .venv-docs
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 BENCH_PYTHONS ?=
@@ -39,7 +40,7 @@ SPARK_ALONE := broker_away cluster connect connect_ranges engine failures runner
 ALONE := tests/faults tests/examples tests/broker/hazards tests/cli tests/harness tests/test_docs.py \
     $(SPARK_ALONE:%=tests/spark/test_%.py)
 
-.PHONY: help setup demo test test-fast faults soak chaos simulate mutants fuzz check lint format types bench bench-check bench-growth bench-micro bench-peers bench-plots bench-spark constraints audit clean
+.PHONY: help setup demo docs docs-serve docs-pictures test test-fast faults soak chaos simulate mutants fuzz check lint format types bench bench-check bench-growth bench-micro bench-peers bench-plots bench-spark constraints audit clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -126,11 +127,26 @@ bench-micro: setup ## Measure single parts of the package without a broker
 bench-plots: setup ## Measure and draw what docs/performance.md shows, 10 minutes (BENCH_ARGS='--only keys', BENCH_ARGS=--draw)
 	@$(BIN)/python -m benchmarks.plots $(BENCH_ARGS)
 
+docs: $(DOCS_VENV)/.ready ## Build the documentation as a site in build/site; a warning fails
+	@$(DOCS_VENV)/bin/python -m docs_tools.stage
+	@$(DOCS_VENV)/bin/zensical build --strict --clean --config-file build/mkdocs.yml
+
+docs-serve: $(DOCS_VENV)/.ready ## Show the site at http://localhost:8000/reactive-kafka/ and follow changes of the pages
+	@$(DOCS_VENV)/bin/python -m docs_tools.serve
+
+docs-pictures: $(DOCS_VENV)/.ready ## Draw the pictures of the documentation again, into docs/pictures
+	@$(DOCS_VENV)/bin/python -m docs_tools.pictures
+
 constraints: $(TOOLS_VENV)/.ready ## Write the locks (versions and hashes) anew for pyproject.toml (LOCK_ARGS=--upgrade takes the newest versions)
 	@scripts/update-constraints.sh $(TOOLS_VENV)/bin/uv $(LOCK_ARGS)
 
 audit: $(TOOLS_VENV)/.ready ## Look for known advisories against the versions of the lock; fails where they cannot be had
 	@scripts/audit.sh $(TOOLS_VENV)/bin/pip-audit
+
+$(DOCS_VENV)/.ready: scripts/docs.txt scripts/find-python.sh
+	@python="$$(scripts/find-python.sh)"; "$$python" -m venv --clear $(DOCS_VENV)
+	@$(DOCS_VENV)/bin/python -m pip install $(PIP_LOCKED) --requirement scripts/docs.txt
+	@touch $@
 
 $(TOOLS_VENV)/.ready: scripts/tools.txt scripts/find-python.sh
 	@python="$$(scripts/find-python.sh)"; "$$python" -m venv --clear $(TOOLS_VENV)
@@ -138,4 +154,4 @@ $(TOOLS_VENV)/.ready: scripts/tools.txt scripts/find-python.sh
 	@touch $@
 
 clean: ## Remove environments, caches and what tests fetched
-	rm -rf $(VENV) .venv-bench* .venv-peers-* $(TOOLS_VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist ./*.egg-info
+	rm -rf $(VENV) .venv-bench* .venv-peers-* $(TOOLS_VENV) $(DOCS_VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist ./*.egg-info

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Resolves pyproject.toml for every system and each Python from 3.11 on, and writes what came out, with the hashes that
-# the package index has for all files of these versions: constraints.txt, scripts/tools.txt for the tools themselves, and
-# benchmarks/requirements.txt for the Pythons that are measured (what we need there, and our peers), and
-# benchmarks/peers/requirements/ for those peers that live alone.
+# the package index has for all files of these versions: constraints.txt, scripts/tools.txt for the tools themselves,
+# scripts/docs.txt for the site of the documentation, benchmarks/requirements.txt for the Pythons that are measured
+# (what we need there, and our peers), and benchmarks/peers/requirements/ for those peers that live alone.
 # Without --upgrade a version stays as long as pyproject.toml allows it.
 #
 #   scripts/update-constraints.sh PATH/OF/uv [--upgrade] [--upgrade-package NAME]
@@ -26,8 +26,11 @@ write() { # file, arguments of uv...
 
 write constraints.txt pyproject.toml --all-extras --group dev --group build "$@"
 write scripts/tools.txt --group pyproject.toml:tools "$@"
+# Only the script of axe is used of its package: our tests have a browser.
+write scripts/docs.txt --group pyproject.toml:docs --no-emit-package playwright --no-emit-package greenlet \
+    --no-emit-package pyee "$@"
 write benchmarks/requirements.txt pyproject.toml --extra fast --extra avro --group bench "$@"
 for peer in arroyo faststream faust quix; do
     write "benchmarks/peers/requirements/$peer.txt" --group "pyproject.toml:peers-$peer" "$@"
 done
-git --no-pager diff --stat -- constraints.txt scripts/tools.txt benchmarks/requirements.txt benchmarks/peers/requirements
+git --no-pager diff --stat -- constraints.txt scripts/tools.txt scripts/docs.txt benchmarks/requirements.txt benchmarks/peers/requirements

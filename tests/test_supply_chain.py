@@ -17,6 +17,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = (
     "constraints.txt",
     "scripts/tools.txt",
+    "scripts/docs.txt",
     "benchmarks/requirements.txt",
     *(
         f"benchmarks/peers/requirements/{peer}.txt"
@@ -56,6 +57,7 @@ def test_all_that_the_project_names_is_locked() -> None:
     wanted |= names(groups["dev"]) | names(groups["build"])
     assert wanted - locked("constraints.txt").keys() == set()
     assert names(groups["tools"]) - locked("scripts/tools.txt").keys() == set()
+    assert names(groups["docs"]) - locked("scripts/docs.txt").keys() == set()
     assert {"faststream", "kstreams", "aiokafka"} - locked(
         "benchmarks/requirements.txt"
     ).keys() == set()

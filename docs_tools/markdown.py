@@ -1,0 +1,89 @@
+"""The Markdown of one page of the site, made from the Markdown of a code host. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+
+from docs_tools.repository import (
+    LANGUAGES,
+    ROOT,
+    with_links_of_the_site,
+)
+
+DESCRIPTION_LENGTH = 160
+
+_NAMED_BLOCK = re.compile(r"^<!-- file: (\S+) -->\n(```\w+)$", re.MULTILINE)
+_API = re.compile(r"^<!-- api: ([\w.]+) -->$", re.MULTILINE)
+_PICTURE = re.compile(r"^!\[([^\]]+)\]\(([^)\s]*pictures/[\w-]+\.svg)\)$", re.MULTILINE)
+_NO_PROSE = re.compile(r"\s*(#|<|```|\||!\[|[-*] |\d+\. |>)")
+
+
+def page_of_text(text: str, file: str) -> str:
+    """Return the page of a Markdown file of the repository.
+
+    A block's file name becomes its title, ``<!-- api: NAME -->`` the docstrings of NAME, and one of
+    our pictures a part of the page, so that it follows the page's colours.
+    """
+    description = description_of(text)
+    text = _NAMED_BLOCK.sub(r'\2 title="\1"', text)
+    text = _API.sub(r"::: \1", text)
+    text = with_links_of_the_site(text, file)
+    # Last, so that nothing looks for links in a drawing.
+    text = _PICTURE.sub(lambda match: _drawn(match, file), text)
+    return _front_matter(file, description) + text
+
+
+def page_of_source(text: str, file: str) -> str:
+    """Return the page that shows a source."""
+    # Longer than any fence within the source.
+    fence = "`" * max([3, *(len(marks) + 1 for marks in re.findall(r"`{3,}", text))])
+    language = LANGUAGES[Path(file).suffix]
+    matter = _front_matter(file, f"The source of {file}.", is_searched=False)
+    return f"{matter}# {Path(file).name}\n\n{fence}{language}\n{text.rstrip()}\n{fence}\n"
+
+
+def description_of(text: str) -> str:
+    """Return the first sentences of a page as plain text, for search engines and previews."""
+    for paragraph in re.split(r"\n\s*\n", text):
+        if _NO_PROSE.match(paragraph):
+            continue
+        plain = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))
+        return _shortened(re.sub(r"[`*]", "", plain))
+    return ""
+
+
+def title_of(text: str) -> str:
+    """Return the first heading of a page as plain text."""
+    heading = re.search(r"^# (.+)$", text, re.MULTILINE)
+    return re.sub(r"[`*]", "", heading[1]) if heading else ""
+
+
+def _shortened(text: str) -> str:
+    """Keep whole sentences up to the limit; at least one, cut after a word."""
+    kept = ""
+    for sentence in re.split(r"(?<=[.:]) ", text):
+        if kept and len(kept) + len(sentence) >= DESCRIPTION_LENGTH:
+            break
+        kept = f"{kept} {sentence}".strip()
+    if len(kept) > DESCRIPTION_LENGTH:
+        kept = kept[: DESCRIPTION_LENGTH - 1].rpartition(" ")[0] + "…"
+    return kept
+
+
+def _front_matter(file: str, description: str, *, is_searched: bool = True) -> str:
+    quoted = description.replace("\\", "\\\\").replace('"', '\\"')
+    lines = ["---", f'description: "{quoted}"', f"file: {file}"]
+    if not is_searched:
+        # A search finds the pages about the examples, not each line of their sources.
+        lines += ["search:", "  exclude: true"]
+    return "\n".join([*lines, "---", "", ""])
+
+
+def _drawn(match: re.Match[str], file: str) -> str:
+    alt = match[1].replace('"', "&quot;")
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(file), match[2]))
+    drawing = (ROOT / path).read_text(encoding="utf-8").replace("\n", "")
+    drawing = drawing.replace('role="img"', f'role="img" aria-label="{alt}"', 1)
+    return f'<figure class="picture">{drawing}</figure>'

@@ -1,0 +1,37 @@
+"""Shows the site while its pages are written: ``make docs-serve``, ended by Ctrl-C.
+
+Zensical watches build/docs and builds what changes there. This program watches the files that
+build/docs is made from.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from docs_tools import stage
+
+LOOK_EVERY_S = 1.0
+
+
+def main() -> int:
+    """Serve until Ctrl-C. Returns the exit code of Zensical."""
+    stage.write()
+    zensical = str(Path(sys.executable).with_name("zensical"))
+    config = str(stage.TARGET / "mkdocs.yml")
+    server = subprocess.Popen([zensical, "serve", "--config-file", config])
+    try:
+        while server.poll() is None:
+            time.sleep(LOOK_EVERY_S)
+            stage.write()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.terminate()
+    return server.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
