@@ -24,6 +24,7 @@ TEXT_PAGES = (
     "CONTRIBUTING.md",
     "SECURITY.md",
     "benchmarks/*.md",
+    "examples/README.md",
     "examples/*/README.md",
 )
 """Markdown that becomes a page."""
