@@ -105,6 +105,7 @@ class FakeEngine:
     def __init__(self, broker: MemoryBroker, starts_in_s: float) -> None:
         self.broker = broker
         self.starts_in_s = starts_in_s
+        self._is_opened = False
         self._is_up = False
         self._is_away = False
         self._is_dead = False
@@ -126,12 +127,17 @@ class FakeEngine:
 
     @property
     def is_open(self) -> bool:
-        return True
+        return self._is_opened
 
     async def start(self, fails: object = None) -> None:
-        self._come_up()
+        self.open()
 
-    def open(self) -> None: ...
+    def prepare(self, fails: object = None) -> None: ...
+
+    def open(self) -> None:
+        if not self._is_opened:
+            self._is_opened = True
+            self._come_up()
 
     async def stop(self) -> None:
         if self._timer is not None:
