@@ -35,7 +35,7 @@ from reactive_kafka.observe.log_setup import (
     is_logging_configured,
 )
 from reactive_kafka.observe.logs import LogObserver
-from reactive_kafka.outgoing.memory_target import Target
+from reactive_kafka.outgoing.target import Target
 from reactive_kafka.planning.added_channel import plan_added_channel, read_added_channel
 from reactive_kafka.planning.application_plan import plan_application
 from reactive_kafka.planning.channel_plans import AppPlan

@@ -33,7 +33,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("assignment",),
     ("fetching",),
     ("channel",),
-    ("spark", "group_offsets"),
+    ("spark", "memory_channels", "group_offsets"),
     ("handlers",),
     ("planning",),
     ("runtime",),

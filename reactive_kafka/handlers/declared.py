@@ -7,7 +7,7 @@ from collections.abc import Callable
 from reactive_kafka.handlers.declared_functions import DeclaredFunctions
 from reactive_kafka.handlers.declared_hooks import DeclaredHooks
 from reactive_kafka.outgoing.emitter import Emitter
-from reactive_kafka.outgoing.memory_target import Target
+from reactive_kafka.outgoing.target import Target
 from reactive_kafka.tasks import HomeLoop
 
 NOTHING_DECLARED = (

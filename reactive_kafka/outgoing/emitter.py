@@ -20,15 +20,14 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.formats import FormatError, RecordDecoder, SchemaMissing
-from reactive_kafka.outgoing.memory_target import Target
 from reactive_kafka.outgoing.outgoing_channel import AroundSend, OutgoingChannel
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, Receipt
 from reactive_kafka.outgoing.queue.record import QueuedRecord
 from reactive_kafka.outgoing.requests import reply_decoder
 from reactive_kafka.outgoing.result_records import check_value, is_sent_whole
 from reactive_kafka.outgoing.schema_wait import once_known
+from reactive_kafka.outgoing.target import Target
 from reactive_kafka.outgoing.transactions.emitter_transaction import EmitterTransaction
-from reactive_kafka.outgoing.transactions.transactional_writer import TransactionalWriter
 from reactive_kafka.records import HeaderPairs, TopicPartition, record_of
 from reactive_kafka.tasks import HomeLoop
 from reactive_kafka.verdicts.ageing import not_ageing
@@ -487,10 +486,8 @@ async def _ask(
 
 def _send_now(channel: Target, home: HomeLoop, record: Any) -> Sending:
     check_value(record)
-    writer = channel.writer
-    # A transactional writer never has room: its put_now says why it refuses.
-    if not (writer.has_room or isinstance(writer, TransactionalWriter)):
-        raise BufferFullError(writer.why_full)
+    if (problem := channel.why_full) is not None:
+        raise BufferFullError(problem)
     try:
         outgoing = channel.prepare(record)
     except SchemaMissing as missing:
@@ -501,15 +498,7 @@ def _send_now(channel: Target, home: HomeLoop, record: Any) -> Sending:
     sending.followers = None
     sending.is_over = False
     sending.home = home
-    if isinstance(channel, OutgoingChannel):
-        record_bytes = outgoing.record
-        sending.value = record_bytes.value
-        sending.key = record_bytes.key
-        sending.headers = record_bytes.headers
-        sending.timestamp_ms = record_bytes.timestamp_ms
-        channel.writer.put_now(sending, outgoing.topic, outgoing.partition)
-    else:
-        channel.put_now(outgoing, sending)
+    channel.put_now(outgoing, sending)
     return sending
 
 

@@ -18,11 +18,11 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.outgoing.handler_records import AckingRecord, HandlerRecord
-from reactive_kafka.outgoing.memory_target import LeftError, Target
 from reactive_kafka.outgoing.outgoing_channel import AroundSend, OutgoingChannel, sender_of
 from reactive_kafka.outgoing.output_routing import OutputRouting, Prepared
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt
 from reactive_kafka.outgoing.queue.writer import settle
+from reactive_kafka.outgoing.target import LeftError, Target
 from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.transactions.positions import aborted
 from reactive_kafka.outgoing.transactions.transaction import Transaction

@@ -22,7 +22,7 @@ from reactive_kafka.formats.format_names import REGISTERED_FORMATS
 from reactive_kafka.formats.registered.wire_format import VALUE_HEADER
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import OutgoingFacts
-from reactive_kafka.outgoing.queue.record import OutgoingRecord
+from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
 from reactive_kafka.outgoing.queue.send_queue import Partitioner
 from reactive_kafka.outgoing.queue.writer import Writer
 from reactive_kafka.outgoing.reply_headers import CORRELATION_ID, reply_to
@@ -234,6 +234,32 @@ class OutgoingChannel:
         if source is None:
             return outgoing
         return self._propagated(source, outgoing, replies=value.topic is None)
+
+    @property
+    def why_full(self) -> str | None:
+        """The error text for a sender that does not wait for room. None: there is room."""
+        writer = self.writer
+        # A transactional writer never has room: its put_now says why it refuses.
+        if isinstance(writer, TransactionalWriter) or writer.has_room:
+            return None
+        return writer.why_full
+
+    def put_now(self, prepared: OutgoingRecord, queued: QueuedRecord) -> None:
+        """Hand a prepared record to the writer, even if there is no room.
+
+        Args:
+            queued: Gets the bytes of the record, and has its outcome.
+
+        Raises:
+            ChannelClosedError: The channel stops.
+            ConfigError: The channel is transactional.
+        """
+        record = prepared.record
+        queued.value = record.value
+        queued.key = record.key
+        queued.headers = record.headers
+        queued.timestamp_ms = record.timestamp_ms
+        self.writer.put_now(queued, prepared.topic, prepared.partition)
 
     def _timestamp_ms(self, record: Record) -> int | None:
         timestamp = record.timestamp

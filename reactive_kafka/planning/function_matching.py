@@ -17,10 +17,10 @@ from reactive_kafka.handlers.signature import (
     why_no_source,
 )
 from reactive_kafka.handlers.unknown_channels import unknown_channel_problem
+from reactive_kafka.memory_channels.connection_check import MemoryUse, memory_problems
 from reactive_kafka.planning.channel_handlers import ChannelHandler, ChannelOnSpark
 from reactive_kafka.planning.channel_plans import SourcePlan
 from reactive_kafka.planning.dependency_graph import dependents
-from reactive_kafka.planning.memory_plan import MemoryUse, memory_problems
 from reactive_kafka.planning.problems import ProblemReport
 from reactive_kafka.planning.settings_checks import check_ordering
 from reactive_kafka.planning.sharing import sharing_problems

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from reactive_kafka.channel.blueprint import ByIteration, ByWorkers, ChannelBlueprint, MakeWorkers
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
-from reactive_kafka.channel.memory_channel import MemoryChannel
 from reactive_kafka.channel.position_keeping import (
     PositionKeeping,
     PositionsInGroup,
@@ -27,10 +26,11 @@ from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.formats.registered.channel_schemas import ChannelSchemas, SchemaRequester
 from reactive_kafka.handlers.dependencies.filling import Dependencies
+from reactive_kafka.memory_channels.memory_channel import MemoryChannel
 from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
-from reactive_kafka.outgoing.memory_target import Target
 from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel, producer_properties
+from reactive_kafka.outgoing.target import Target
 from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
 from reactive_kafka.planning.channel_plans import IncomingPlan, MemoryPlan, OutgoingPlan
 from reactive_kafka.runtime.handler_workers import HandlerSurroundings, handler_workers

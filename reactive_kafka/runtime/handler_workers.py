@@ -30,7 +30,7 @@ from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.handlers.middleware import around_send, generating, in_middleware, takes_message
 from reactive_kafka.handlers.signature import Shape
 from reactive_kafka.outgoing.handler_outputs import Outputs, TransactionalOutputs
-from reactive_kafka.outgoing.memory_target import Target
+from reactive_kafka.outgoing.target import Target
 from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
 from reactive_kafka.planning.channel_plans import HandlerPlan, IncomingPlan, MemoryPlan, is_chosen
 from reactive_kafka.tracing.call_spans import CallSpans

@@ -10,7 +10,7 @@ from typing import Any, cast
 from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.handlers.middleware import around_send
 from reactive_kafka.outgoing.handler_outputs import Outputs
-from reactive_kafka.outgoing.memory_target import Target
+from reactive_kafka.outgoing.target import Target
 from reactive_kafka.planning.channel_plans import SourcePlan
 from reactive_kafka.tasks import Handle, Tasks
 from reactive_kafka.verdicts.unawaited import CALLER, Caller, raise_if_dropped

@@ -8,14 +8,13 @@ from functools import partial
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.settings import IncomingSettings, MemorySettings, OutgoingSettings
 from reactive_kafka.config.tables import TracingSettings
+from reactive_kafka.memory_channels.memory_target import MemoryTarget
 from reactive_kafka.observe.events import Observer
-from reactive_kafka.outgoing.memory_target import MemoryTarget
 from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
 from reactive_kafka.tracing.call_spans import CallSpans
 from reactive_kafka.tracing.send_spans import (
     SendSpans,
     TracedChannel,
-    TracedMemory,
     TracedTransactions,
 )
 from reactive_kafka.tracing.tracer import tracing_of
@@ -52,6 +51,5 @@ class RunTracing:
 
     def memory(self, settings: MemorySettings, clock: Clock, observer: Observer) -> MemoryTarget:
         """Return the part of a memory channel that takes its values."""
-        if self._tracing is None:
-            return MemoryTarget(settings, clock, observer)
-        return TracedMemory(self._tracing, settings, clock, observer)
+        traced = None if self._tracing is None else self._tracing.with_context
+        return MemoryTarget(settings, clock, observer, traced)

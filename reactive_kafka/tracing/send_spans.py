@@ -5,10 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reactive_kafka.config.settings import MemorySettings, OutgoingSettings
-from reactive_kafka.outgoing.memory_target import MemoryTarget
+from reactive_kafka.config.settings import OutgoingSettings
 from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
-from reactive_kafka.outgoing.queue.receipt import Receipt
 from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
 from reactive_kafka.outgoing.queue.writer import Writer
 from reactive_kafka.records import RawRecord, TopicPartition
@@ -147,18 +145,3 @@ class TracedTransactions(OutgoingChannel):
         headers = tracing.with_context(record.headers, span)
         tracing.end(span)
         return outgoing._replace(record=record._replace(headers=headers))
-
-
-class TracedMemory(MemoryTarget):
-    """A memory channel that passes the sender's context on to the call that handles the value.
-
-    Sending into it makes no span.
-    """
-
-    def __init__(self, tracing: Tracing, settings: MemorySettings, *arguments: Any) -> None:
-        super().__init__(settings, *arguments)
-        self._tracing = tracing
-
-    def put_now(self, value: Any, receipt: Receipt | QueuedRecord) -> None:
-        value.headers = self._tracing.with_context(value.headers)
-        super().put_now(value, receipt)

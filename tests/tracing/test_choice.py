@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import SpanProcessor
 
 from reactive_kafka import App, MissingExtraError
 from reactive_kafka.delivery.workers.pool import WorkerPool
-from reactive_kafka.outgoing.memory_target import MemoryTarget
+from reactive_kafka.memory_channels.memory_target import MemoryTarget
 from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
 from reactive_kafka.outgoing.queue.writer import Writer
 from reactive_kafka.testing import TestApp
@@ -72,14 +72,12 @@ def is_untouched(test: TestApp) -> bool:
     assert isinstance(workers, WorkerPool)
     invoices, memory = channels.outgoing["invoices"], channels.outgoing["m"]
     runner: Any = workers._runner
-    return runner._invocation.around is None and (
-        type(invoices),
-        type(invoices.writer),
-        type(memory),
-    ) == (
-        OutgoingChannel,
-        Writer,
-        MemoryTarget,
+    assert isinstance(memory, MemoryTarget)
+    return (
+        runner._invocation.around is None
+        and type(invoices) is OutgoingChannel
+        and type(invoices.writer) is Writer
+        and memory._traced is None
     )
 
 

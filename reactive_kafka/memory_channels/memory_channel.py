@@ -14,9 +14,10 @@ from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.delivery.workers.interface import WorkerSetup, WorkerSignals
 from reactive_kafka.errors import EncodeError
 from reactive_kafka.failure.strategies import retry_topic_for
+from reactive_kafka.memory_channels.memory_target import MemoryRecord, MemoryTarget
 from reactive_kafka.observe.events import RecordHandedBack
 from reactive_kafka.observe.facts import PartitionTotals
-from reactive_kafka.outgoing.memory_target import LeftError, MemoryRecord, MemoryTarget
+from reactive_kafka.outgoing.target import LeftError
 from reactive_kafka.records import Record, TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import Acknowledger, verdicts_of

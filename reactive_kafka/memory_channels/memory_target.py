@@ -11,7 +11,6 @@ from typing import Any
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.settings import MemorySettings
 from reactive_kafka.errors import (
-    ChannelClosedError,
     ConfigError,
     EncodeError,
     RejectedRecordError,
@@ -20,36 +19,13 @@ from reactive_kafka.errors import (
 from reactive_kafka.formats.encoders import write_by_value
 from reactive_kafka.observe.events import ChannelFailed, Observer, Unwritten
 from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
-from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, Receipt
 from reactive_kafka.outgoing.queue.record import QueuedRecord
+from reactive_kafka.outgoing.target import LeftError
 from reactive_kafka.records import HeaderPairs, RawRecord, Record, TopicPartition
 from reactive_kafka.verdicts.ageing import HOLDER
 from reactive_kafka.verdicts.value_origins import ValueOrigin, origins_of, value_settled
 from reactive_kafka.wire import fields_problem
-
-
-class LeftError(ChannelClosedError):
-    """The application ends, and nobody will settle a value.
-
-    The records that it was made of stay unsettled: the next owner of their partition handles them.
-    """
-
-    def __init__(self, channel: str, ending: BaseException | None = None) -> None:
-        super().__init__(f"memory channel {channel!r} has stopped")
-        self._ending = ending
-
-    async def leave(self) -> None:
-        """Suspend the handler that waits for the value: an error would nack its records.
-
-        Nobody waits for its call any more, and it ends with the application.
-
-        Raises:
-            BaseException: What asked the process to end, if that was the reason.
-        """
-        if self._ending is not None:
-            raise self._ending
-        await asyncio.get_running_loop().create_future()
 
 
 class MemoryRecord:
@@ -73,13 +49,24 @@ class MemoryTarget:
     """The sending end of a memory channel. It is also its ``writer``: senders expect to find one.
 
     At most ``max_in_flight`` values are unsettled; further senders wait.
+
+    Args:
+        traced: Adds the trace of the sender to headers, so that the call that handles the value
+            belongs to it. Sending makes no span. None: values are not traced.
     """
 
-    def __init__(self, settings: MemorySettings, clock: Clock, observer: Observer) -> None:
+    def __init__(
+        self,
+        settings: MemorySettings,
+        clock: Clock,
+        observer: Observer,
+        traced: Callable[[HeaderPairs], HeaderPairs] | None = None,
+    ) -> None:
         self.name = settings.name
         self.settings = settings
         self._clock = clock
         self._observer = observer
+        self._traced = traced
         self._take: Callable[[MemoryRecord], None]
         self._stop_taking: Callable[[], None]
         self._next = 0
@@ -159,8 +146,10 @@ class MemoryTarget:
         return self._why_left is not None or not self._is_full
 
     @property
-    def why_full(self) -> str:
-        """The error text for a sender that does not wait for room."""
+    def why_full(self) -> str | None:
+        """The error text for a sender that does not wait for room. None: there is room."""
+        if self.has_room:
+            return None
         unsettled = f"{self.settings.max_in_flight} values are not settled (max_in_flight)"
         return f"memory channel {self.name!r}: {unsettled}"
 
@@ -193,6 +182,8 @@ class MemoryTarget:
             # Not raised: that would be a failure of the handler that sends.
             receipt.fail(self._why_left)
             return
+        if self._traced is not None:
+            value.headers = self._traced(value.headers)
         value.offset = self._next
         value.receipt = receipt
         value.since = self._clock.monotonic()
@@ -307,7 +298,3 @@ async def _next(event: asyncio.Event) -> None:
     """Wait until *event* is set again."""
     event.clear()
     await event.wait()
-
-
-Target = OutgoingChannel | MemoryTarget
-"""What handlers, sources and emitters can send to."""

@@ -1,0 +1,1 @@
+"""Channels between handlers of one process: objects instead of records, and no broker."""
