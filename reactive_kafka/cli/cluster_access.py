@@ -18,7 +18,7 @@ from reactive_kafka.cli import options
 from reactive_kafka.cli.app_loading import load_app
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.config.load import read_settings
-from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings, Settings
 from reactive_kafka.records import TopicPartition
 
 _config = options.config(
@@ -70,6 +70,8 @@ class ClusterAccess:
     # The incoming channels of the configuration; empty without one.
     channels: tuple[IncomingSettings, ...] = ()
     connect: Callable[[str], Connector] = field(default_factory=_connector_factory)
+    # The whole configuration; None without one.
+    settings: Settings | None = None
 
     @asynccontextmanager
     async def clients(
@@ -85,14 +87,17 @@ class ClusterAccess:
 
 
 def find_cluster(
-    brokers: BrokerOptions, client_of: Callable[[IncomingSettings], Mapping[str, Any] | None]
+    brokers: BrokerOptions,
+    client_of: Callable[[IncomingSettings], Mapping[str, Any] | None] = lambda _: None,
+    client_of_outgoing: Callable[[OutgoingSettings], Mapping[str, Any] | None] = lambda _: None,
 ) -> ClusterAccess:
     """Return the brokers that the command line names, else those of the configuration.
 
     Args:
         brokers: What the command line says.
         client_of: Returns the raw client properties of a channel that the command is about, and
-            None for other channels. If it returns None for all channels, all of them count.
+            None for other channels. If no channel counts, all of them do.
+        client_of_outgoing: The same for outgoing channels.
 
     Raises:
         CommandFailed: The channels that count have several connections.
@@ -101,16 +106,32 @@ def find_cluster(
         if brokers.config is not None or brokers.app is not None:
             raise click.UsageError("--bootstrap-servers cannot be combined with --config and --app")
         return ClusterAccess(brokers.bootstrap_servers, {})
+    return cluster_of_settings(settings_of(brokers), client_of, client_of_outgoing)
+
+
+def settings_of(brokers: BrokerOptions) -> Settings:
+    """Return the configuration that the command line names."""
     if brokers.app is not None:
-        settings = load_app(brokers.app, brokers.app_dir).configure(brokers.config)
-    else:
-        settings = read_settings(brokers.config, environ=os.environ).checked()
-    channels = tuple(settings.incoming.values())
-    clients = [client for client in map(client_of, channels) if client is not None]
-    clients = clients or [channel.client for channel in channels] or [{}]
+        return load_app(brokers.app, brokers.app_dir).configure(brokers.config)
+    return read_settings(brokers.config, environ=os.environ).checked()
+
+
+def cluster_of_settings(
+    settings: Settings,
+    client_of: Callable[[IncomingSettings], Mapping[str, Any] | None] = lambda _: None,
+    client_of_outgoing: Callable[[OutgoingSettings], Mapping[str, Any] | None] = lambda _: None,
+) -> ClusterAccess:
+    """Return the brokers of a configuration. See :func:`find_cluster`."""
+    incoming = tuple(settings.incoming.values())
+    outgoing = tuple(settings.outgoing.values())
+    of_command = [*map(client_of, incoming), *map(client_of_outgoing, outgoing)]
+    clients = [client for client in of_command if client is not None]
+    if not clients:
+        clients = [channel.client for channel in incoming]
+        clients += [channel.client for channel in outgoing]
     connections = [
         {"bootstrap_servers": settings.bootstrap_servers, **_connection_of(client)}
-        for client in clients
+        for client in clients or [settings.client]
     ]
     if any(connection != connections[0] for connection in connections):
         servers = ", ".join(sorted({str(each["bootstrap_servers"]) for each in connections}))
@@ -121,7 +142,7 @@ def find_cluster(
         )
     own_servers = str(connections[0].pop("bootstrap_servers"))
     check_reachable(own_servers, settings.source)
-    return ClusterAccess(own_servers, connections[0], channels)
+    return ClusterAccess(own_servers, connections[0], incoming, settings=settings)
 
 
 def _connection_of(client: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,12 +12,15 @@ import click
 
 from reactive_kafka.cli.errors import CommandFailed, WrongUsage
 from reactive_kafka.errors import ConfigError, MissingExtraError, ReactiveKafkaError, escaped
+from reactive_kafka.formats.format_names import FormatError
 
 MODULES = {
     "run": "reactive_kafka.cli.application_commands",
     "check": "reactive_kafka.cli.application_commands",
     "schema": "reactive_kafka.cli.schema_command",
     "asyncapi": "reactive_kafka.cli.asyncapi.asyncapi_command",
+    "produce": "reactive_kafka.cli.records.produce_command",
+    "tail": "reactive_kafka.cli.records.tail_command",
     "lag": "reactive_kafka.cli.lag_command",
     "offsets": "reactive_kafka.cli.offsets.offsets_command",
     "dlq": "reactive_kafka.cli.dlq.dlq_command",
@@ -69,7 +72,7 @@ class Commands(click.Group):
         with _printable():
             try:
                 return super().invoke(ctx)
-            except (ConfigError, MissingExtraError) as error:
+            except (ConfigError, MissingExtraError, FormatError) as error:
                 raise WrongUsage(str(error)) from error
             except ReactiveKafkaError as error:
                 raise CommandFailed(str(error)) from error

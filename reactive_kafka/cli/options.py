@@ -58,7 +58,19 @@ def as_json(help_text: str = "Print JSON.") -> Decorator:
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
+def format_option(help_text: str) -> Decorator:
+    """Add ``--format FORMAT``; the command gets it as *format_name*."""
+    return click.option(
+        "--format",
+        "format_name",
+        metavar="FORMAT",
+        help=f"Format of the values, as a channel names it. {help_text}",
+    )
+
+
 target = click.argument("target", metavar="MODULE:APP")
+
+topic = click.argument("topic", metavar="TOPIC")
 
 topics = click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic. May be repeated."

@@ -237,6 +237,7 @@ class SettingsBuilder:
                 View(keys.SCHEMA_REGISTRY, plain["schema_registry"], {})
             ),
             tracing=TracingSettings(**View(keys.TRACING, plain["tracing"], {}).fields()),
+            client={name: value for name, value in values_of(self._kafka).items() if name in SIDES},
             warnings=tuple(self._given.warnings),
         )
         self._refuse_shared_groups(made)

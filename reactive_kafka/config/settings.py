@@ -576,8 +576,9 @@ class HttpSettings:
 class Settings:
     """The whole configuration of an application.
 
-    ``source`` names the files it comes from, for errors. ``warnings`` are logged at the start:
-    things that work, but should be changed.
+    ``source`` names the files it comes from, for errors. ``client`` holds the raw client properties
+    of ``[kafka]`` under aiokafka's names. ``warnings`` are logged at the start: things that work,
+    but should be changed.
     """
 
     source: str = "code"
@@ -594,4 +595,5 @@ class Settings:
     http: HttpSettings = field(default_factory=HttpSettings)
     schema_registry: SchemaRegistrySettings = field(default_factory=SchemaRegistrySettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)
+    client: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

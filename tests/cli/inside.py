@@ -18,14 +18,19 @@ from tests.broker.members import Member
 from tests.cli.process import Ended
 
 
-def cli_on(broker: MemoryBroker, *arguments: str, servers: bool = True) -> Ended:
+def cli_on(
+    broker: MemoryBroker, *arguments: str, servers: bool = True, stdin: bytes | None = None
+) -> Ended:
     """Run a command to its end; nobody sits at a terminal.
 
     Args:
         servers: Name the brokers; else the configuration does.
+        stdin: What the command reads.
     """
     where = ("--bootstrap-servers", "memory:1") if servers else ()
-    done = CliRunner().invoke(commands, [*arguments, *where], obj=lambda _: broker.connector())
+    done = CliRunner().invoke(
+        commands, [*arguments, *where], obj=lambda _: broker.connector(), input=stdin
+    )
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return Ended(done.exit_code, done.stdout, done.stderr)

@@ -26,7 +26,7 @@ from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.config.settings import IncomingSettings
 
 _MOST_REASONS = 20
-_topic = click.argument("topic", metavar="TOPIC")
+_topic = options.topic
 _limit = click.option(
     "--limit",
     type=click.IntRange(1),

@@ -1,0 +1,1 @@
+"""``reactive-kafka produce`` and ``tail``: write records to a topic, and read them."""
