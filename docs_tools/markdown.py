@@ -109,4 +109,10 @@ def _drawn(match: re.Match[str], file: str) -> str:
     path = posixpath.normpath(posixpath.join(posixpath.dirname(file), match[2]))
     drawing = (ROOT / path).read_text(encoding="utf-8").replace("\n", "")
     drawing = drawing.replace('role="img"', f'role="img" aria-label="{alt}"', 1)
+    # The site has a switch between light and dark, which the media query does not know.
+    drawing = re.sub(
+        r"@media\(prefers-color-scheme:dark\)\{\.drawing(\{.*?\})\}",
+        r'[data-md-color-scheme="slate"] .drawing\1',
+        drawing,
+    )
     return f'<figure class="picture">{drawing}</figure>'
