@@ -129,7 +129,7 @@ bench-plots: setup ## Measure and draw what docs/performance.md shows, 10 minute
 
 docs: $(DOCS_VENV)/.ready ## Build the documentation as a site in build/site; a warning fails
 	@$(DOCS_VENV)/bin/python -m docs_tools.stage
-	@$(DOCS_VENV)/bin/zensical build --strict --clean --config-file build/mkdocs.yml
+	@$(DOCS_VENV)/bin/python -m zensical build --strict --clean --config-file build/mkdocs.yml
 
 docs-serve: $(DOCS_VENV)/.ready ## Show the site at http://localhost:8000/reactive-kafka/ and follow changes of the pages
 	@$(DOCS_VENV)/bin/python -m docs_tools.serve

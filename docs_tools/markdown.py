@@ -15,7 +15,8 @@ from docs_tools.repository import (
 DESCRIPTION_LENGTH = 160
 
 _NAMED_BLOCK = re.compile(r"^<!-- file: (\S+) -->\n(```\w+)$", re.MULTILINE)
-_API = re.compile(r"^<!-- api: ([\w.]+) -->$", re.MULTILINE)
+_API = re.compile(r"^<!-- api: ([\w.]+)(?: (only|without) ([\w ]+))? -->$", re.MULTILINE)
+_CODE_HOST = re.compile(r"^<!-- on a code host -->\n.*?^<!-- everywhere -->\n", re.M | re.S)
 _PICTURE = re.compile(r"^!\[([^\]]+)\]\(([^)\s]*pictures/[\w-]+\.svg)\)$", re.MULTILINE)
 _NO_PROSE = re.compile(r"\s*(#|<|```|\||!\[|[-*] |\d+\. |>)")
 
@@ -23,12 +24,18 @@ _NO_PROSE = re.compile(r"\s*(#|<|```|\||!\[|[-*] |\d+\. |>)")
 def page_of_text(text: str, file: str) -> str:
     """Return the page of a Markdown file of the repository.
 
-    A block's file name becomes its title, ``<!-- api: NAME -->`` the docstrings of NAME, and one of
-    our pictures a part of the page, so that it follows the page's colours.
+    Pictures of ours become a part of the page, so that they follow its colours. These comments mean
+    something:
+
+    - ``<!-- file: app.py -->`` before a block: its title.
+    - ``<!-- api: NAME -->``: the docstrings of NAME. ``<!-- api: NAME only a b -->`` shows these
+      members, ``<!-- api: NAME without a constructor -->`` leaves some out.
+    - ``<!-- on a code host -->`` ... ``<!-- everywhere -->``: a text that the site leaves out.
     """
     description = description_of(text)
     text = _NAMED_BLOCK.sub(r'\2 title="\1"', text)
-    text = _API.sub(r"::: \1", text)
+    text = _CODE_HOST.sub("", text)
+    text = _API.sub(_docstrings_of, text)
     text = with_links_of_the_site(text, file)
     # Last, so that nothing looks for links in a drawing.
     text = _PICTURE.sub(lambda match: _drawn(match, file), text)
@@ -81,9 +88,31 @@ def _front_matter(file: str, description: str, *, is_searched: bool = True) -> s
     return "\n".join([*lines, "---", "", ""])
 
 
+def _docstrings_of(match: re.Match[str]) -> str:
+    lines = [f"::: {match[1]}"]
+    members = (match[3] or "").split()
+    if members:
+        lines.append("    options:")
+    if match[2] == "only":
+        lines.append(f"      members: [{', '.join(members)}]")
+    elif match[2] == "without":
+        if "constructor" in members:
+            members.remove("constructor")
+            lines.append("      merge_init_into_class: false")
+        hidden = ", ".join(f'"!^{member}$"' for member in ["_.*", *members])
+        lines.append(f"      filters: [{hidden}]")
+    return "\n".join(lines)
+
+
 def _drawn(match: re.Match[str], file: str) -> str:
     alt = match[1].replace('"', "&quot;")
     path = posixpath.normpath(posixpath.join(posixpath.dirname(file), match[2]))
     drawing = (ROOT / path).read_text(encoding="utf-8").replace("\n", "")
     drawing = drawing.replace('role="img"', f'role="img" aria-label="{alt}"', 1)
+    # The site has a switch between light and dark, which the media query does not know.
+    drawing = re.sub(
+        r"@media\(prefers-color-scheme:dark\)\{\.drawing(\{.*?\})\}",
+        r'[data-md-color-scheme="slate"] .drawing\1',
+        drawing,
+    )
     return f'<figure class="picture">{drawing}</figure>'

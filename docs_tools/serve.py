@@ -9,7 +9,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from docs_tools import stage
 
@@ -19,9 +18,8 @@ LOOK_EVERY_S = 1.0
 def main() -> int:
     """Serve until Ctrl-C. Returns the exit code of Zensical."""
     stage.write()
-    zensical = str(Path(sys.executable).with_name("zensical"))
     config = str(stage.TARGET / "mkdocs.yml")
-    server = subprocess.Popen([zensical, "serve", "--config-file", config])
+    server = subprocess.Popen([sys.executable, "-m", "zensical", "serve", "--config-file", config])
     try:
         while server.poll() is None:
             time.sleep(LOOK_EVERY_S)

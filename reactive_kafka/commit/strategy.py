@@ -50,9 +50,12 @@ class CommitStrategy(Protocol):
     """
 
     @property
-    def interval_s(self) -> float | None: ...
+    def interval_s(self) -> float | None:
+        """How often it is asked, in seconds. None: only when a record settles, and at the end."""
+
     @property
-    def commits_at_ack(self) -> bool: ...
+    def commits_at_ack(self) -> bool:
+        """True: it is also asked as soon as a record settles, unless a commit is on its way."""
 
     def position(self, progress: Progress, now: float) -> int | None:
         """The position to commit; None: nothing now.

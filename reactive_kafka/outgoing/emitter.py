@@ -72,10 +72,12 @@ class Sending(QueuedRecord):
         return ["at", "done", "error", "is_over", "offset", "result", "__await__"]
 
     def written(self, at: TopicPartition, offset: int) -> None:
+        """Note that the broker has confirmed the record. For the client, not for applications."""
         self.all_written((self,), at, offset)
 
     @classmethod
     def all_written(cls, records: Sequence[QueuedRecord], at: TopicPartition, offset: int) -> None:
+        """Note that the broker has confirmed several records in a row, from *offset* on."""
         step = 0 if offset < 0 else 1
         followed = []
         for sending in cast("Sequence[Sending]", records):
@@ -92,6 +94,7 @@ class Sending(QueuedRecord):
             sending.report()
 
     def fail(self, error: BaseException) -> None:
+        """Note that the record was not sent. The first outcome wins."""
         if not self.is_over:
             # The value is kept: the client may be about to pack it.
             self.error = error

@@ -106,7 +106,8 @@ class TracedProblem(Problem):
 class Observer(Protocol):
     """Receives each event on the event loop, when it happens. It must neither block nor raise."""
 
-    def on(self, event: Event) -> None: ...
+    def on(self, event: Event) -> None:
+        """Receive one event. It is called on the event loop, so it must return at once."""
 
 
 def checked(observer: Observer) -> Observer:
