@@ -2,8 +2,7 @@
 
 A schema is asked for once, so the standard library's client in a thread is fast enough. Confluent's
 client would install 11 more packages. It retries internally, so that readiness could not say why it
-waits, and has no timeout by default. ``python -m benchmarks.serialisers`` measures it, and
-docs/formats.md has the figures.
+waits, and has no timeout by default. ``python -m benchmarks.serialisers`` prints the figures.
 """
 
 from __future__ import annotations
