@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.mutants import MUTANTS, PACKAGE, ROOT, Mutant, mutated
+from tests.simulation.mutants import MUTANTS, PACKAGE, ROOT, Mutant, mutated, seen_before
 
 AT_LEAST = 160
 
@@ -41,3 +41,7 @@ def test_there_are_enough_mutants_and_no_two_are_the_same() -> None:
     assert len(MUTANTS) >= AT_LEAST
     assert len({(mutant.file, mutant.old, mutant.new) for mutant in MUTANTS}) == len(MUTANTS)
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+
+
+def test_what_has_seen_a_mutant_is_kept_of_those_that_exist() -> None:
+    assert seen_before().keys() <= {mutant.name for mutant in MUTANTS}
