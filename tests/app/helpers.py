@@ -100,6 +100,13 @@ def make_broker(partitions: int = 1) -> MemoryBroker:
     return MemoryBroker(partitions=partitions)
 
 
+async def tasks_left() -> set[str]:
+    """The names of all other tasks, once those that are ending have ended."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return {task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+
 def now() -> float:
     """The loop's time, in seconds."""
     return asyncio.get_running_loop().time()

@@ -26,17 +26,10 @@ from tests.app.helpers import (
     running,
     send,
     settle_down,
+    tasks_left,
     tp,
     until,
 )
-
-
-async def tasks_left() -> set[str]:
-    """The names of the tasks that run beside this one, once those that are ending have ended."""
-    for _ in range(20):
-        await asyncio.sleep(0)
-    return {task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()}
-
 
 # -- draining
 
