@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 
 from reactive_kafka.channel.blueprint import ByIteration, ByWorkers, ChannelBlueprint
-from reactive_kafka.channel.client_parts import ClientParts
 from reactive_kafka.channel.client_roles import client_roles
 from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
 from reactive_kafka.channel.named_functions import HEADER
 from reactive_kafka.channel.position_keeping import SessionAccess
+from reactive_kafka.channel.record_handling import RecordHandling
 from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.channel.session_signals import ChannelSignals
 from reactive_kafka.channel.status import ChannelStatus
@@ -29,11 +29,13 @@ from reactive_kafka.failure.strategies import ChannelStrategies
 from reactive_kafka.nacks.handling import FailureHandling
 from reactive_kafka.nacks.letter_writer import LetterWriter
 from reactive_kafka.observe.outages import OutageReports
+from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.channel_context import ChannelContext
+from reactive_kafka.verdicts.delivery_hook import NoHook
 
 LOOKED_AT = 100
 """How many partitions are looked at ten times a second. A thousand would cost 5 % of a core."""
@@ -131,30 +133,31 @@ class ChannelSession:
             is_held_up=self._is_held_up,
             kept=self.kept,
         )
-        shared = ClientParts(
-            settings=settings,
-            clock=clock,
-            observer=observer,
-            spawn=self.spawn,
-            connector=services.connector,
-            outages=OutageReports(settings.name, observer),
-            reader=self.hook.reader(blueprint.connector or services.connector),
-            acknowledger=self.acknowledger,
+        self._handling = RecordHandling(
             lanes=self.lanes,
             workers=self.workers,
+            acknowledger=self.acknowledger,
             arrival=self.arrival,
-            commits=totals.commits,
-            history=totals.history,
-            resume=totals.resume,
-            times=totals.times,
             held_back=self._held_back,
-            received=totals.received,
-            keeps_plans=isinstance(consumption, ByWorkers) and consumption.keeps_plans,
-            hook=self.hook,
             holds=self.guard.begin,
+            keeps_plans=isinstance(consumption, ByWorkers) and consumption.keeps_plans,
         )
+        reader = self.hook.reader(blueprint.connector or services.connector)
+        outages = OutageReports(settings.name, observer)
         for role in client_roles(settings, blueprint.strategy, blueprint.hooks):
-            clients.append(ChannelConsumer(role, shared, signals))
+            is_covered = self.hook.covers_retries or not role.is_for_retries
+            client = ChannelConsumer(
+                role,
+                ClientContext(role.settings, clock, observer),
+                self._handling,
+                totals,
+                signals,
+                reader=reader if is_covered else services.connector,
+                hook=self.hook if is_covered else NoHook(role.settings.name),
+                outages=outages,
+                spawn=self.spawn,
+            )
+            clients.append(client)
 
     def _new_lanes(self, consumption: ByWorkers | ByIteration) -> LaneQueue:
         settings = self._settings
@@ -177,8 +180,8 @@ class ChannelSession:
         )
 
     def _may_start(self) -> None:
-        self.workers.work_is_there()
-        self.arrival.set()
+        # A method of its own, because the lanes are made before what handles their records.
+        self._handling.arrived()
 
     def _new_workers(
         self, consumption: ByWorkers | ByIteration, services: RunServices
