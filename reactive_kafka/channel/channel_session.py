@@ -12,7 +12,6 @@ from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
 from reactive_kafka.channel.named_functions import HEADER
 from reactive_kafka.channel.position_keeping import SessionAccess
 from reactive_kafka.channel.record_handling import RecordHandling
-from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.channel.session_signals import ChannelSignals
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.channel.totals import ChannelTotals
@@ -21,9 +20,9 @@ from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.delivery.poison_guard import PoisonGuard
 from reactive_kafka.delivery.workers.interface import (
     ChannelWorkers,
+    LaneProgress,
     NoWorkers,
     WorkerSetup,
-    WorkerSignals,
 )
 from reactive_kafka.failure.strategies import ChannelStrategies
 from reactive_kafka.nacks.handling import FailureHandling
@@ -119,10 +118,8 @@ class ChannelSession:
             decode_key=blueprint.reading.decode_key,
             has_events=settings.cloud_events,
         )
-        self.worker_signals = WorkerSignals(
-            context, self.acknowledger, signals.exit, clients.store_plans
-        )
-        self.workers = self._new_workers(consumption, services)
+        self.progress = LaneProgress(context, self.acknowledger)
+        self.workers = self._new_workers(consumption, context, services.tasks.is_ending)
         self.guard = PoisonGuard(
             context,
             self.workers,
@@ -184,21 +181,24 @@ class ChannelSession:
         self._handling.arrived()
 
     def _new_workers(
-        self, consumption: ByWorkers | ByIteration, services: RunServices
+        self,
+        consumption: ByWorkers | ByIteration,
+        context: ChannelContext,
+        is_ending: Callable[[], bool],
     ) -> ChannelWorkers:
         if isinstance(consumption, ByIteration):
             return NoWorkers()
         setup = WorkerSetup(
-            self._settings,
-            self.lanes,
-            self._clock,
-            self.spawn,
-            self.hook,
-            self._totals.handlers,
-            services.tasks.is_ending,
+            channel=context,
+            acknowledger=self.acknowledger,
+            lanes=self.lanes,
+            exit=self.signals.exit,
+            store_plans=self.clients.store_plans,
+            totals=self._totals.handlers,
+            is_ending=is_ending,
             trackers=self.clients.holding,
         )
-        return consumption.make(self.worker_signals, setup)
+        return consumption.make(setup)
 
     def _is_held_up(self) -> bool:
         """Return whether the channel waits for its brokers, or a handler for those that it uses."""

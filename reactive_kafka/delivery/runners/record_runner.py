@@ -15,7 +15,7 @@ from reactive_kafka.delivery.lanes.lane import UNKEYED, Lane
 from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.delivery.retry import RetriedHandler, Retries
 from reactive_kafka.delivery.returned import ReturnedUnsettled
-from reactive_kafka.delivery.workers.interface import WorkerSignals
+from reactive_kafka.delivery.workers.interface import LaneProgress
 from reactive_kafka.delivery.workers.isolation import Isolation
 from reactive_kafka.delivery.workers.places import WorkerPlaces
 from reactive_kafka.delivery.workers.pool import STRETCH_S
@@ -142,7 +142,7 @@ class RecordRunner:
         lanes: LaneQueue,
         clock: Clock,
         durations: DurationHistogram,
-        signals: WorkerSignals,
+        progress: LaneProgress,
         isolation: Isolation,
         places: WorkerPlaces,
     ) -> None:
@@ -152,7 +152,7 @@ class RecordRunner:
         self._lanes = lanes
         self._clock = clock
         self._durations = durations
-        self._signals = signals
+        self._progress = progress
         self._isolation = isolation
         self._places = places
 
@@ -363,7 +363,7 @@ class RecordRunner:
         is_wanted = self._places.returning or self._isolation.is_closed
         if now < lane.look_at and not is_wanted:
             return True
-        self._signals.progress(lane)
+        self._progress.left(lane)
         if is_wanted:
             return False
         stays = now < entered + TURN_S or not self._lanes.wants_worker_of(lane)
