@@ -38,12 +38,8 @@ LONG_RETRIES_S = 60.0
 """A channel is not ready if a record has been retried for longer, where none becomes poison."""
 
 
-class RetriedHandler(Protocol):
-    """A handler whose failed calls are made again."""
-
-    # How it is called. Of several handlers this is the first one's: only what concerns the channel
-    # is used of it, which is the same for all of them.
-    invocation: Invocation
+class HandlerAttempts(Protocol):
+    """Makes the calls of a handler."""
 
     async def call(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
         """Call the handler with these messages."""
@@ -53,6 +49,16 @@ class RetriedHandler(Protocol):
 
     def not_stored(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
         """Return those of the messages that the checkpoint store does not have."""
+
+
+class RetriedHandler(Protocol):
+    """A handler whose failed calls are made again."""
+
+    # How it is called. Of several handlers this is the first one's: only what concerns the channel
+    # is used of it, which is the same for all of them.
+    invocation: Invocation
+    # Makes its calls.
+    attempts: HandlerAttempts
 
     def has_next(self, message: Message[Any], error: BaseException) -> bool:
         """Return whether another handler is to be called at once with a message.
@@ -126,6 +132,7 @@ class Retries:
     ) -> None:
         settings = channel.settings
         self._handler = handler
+        self._attempts = handler.attempts
         self._settles_first = handler.invocation.settles_first
         self._leaves_threads = handler.invocation.leaves_threads
         self._failure_routes = settings.failure_routes
@@ -151,12 +158,12 @@ class Retries:
         # What follows a failure is called outside of the except block. Otherwise Python would make
         # the error of one attempt the context of what the next one raises.
         try:
-            await self._handler.call(worker, messages)
+            await self._attempts.call(worker, messages)
             await self._isolation.call_returned(worker)
         except BaseException as error:
             failed = error
         else:
-            await self._handler.returned(worker, messages)
+            await self._attempts.returned(worker, messages)
             return None
         return await self.raised(worker, failed)
 
@@ -216,7 +223,7 @@ class Retries:
             attempt = await self._next_attempt(worker, messages, failed)
             if attempt is None:
                 return
-            messages = self._handler.not_stored(
+            messages = self._attempts.not_stored(
                 [message for message in messages if is_open(message)]
             )
             for message in messages:

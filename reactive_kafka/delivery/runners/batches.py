@@ -11,7 +11,7 @@ from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.invocation import Invocation, batch_call
 from reactive_kafka.delivery.lanes.lane import Lane, LaneSlice
 from reactive_kafka.delivery.lanes.queue import LaneQueue, lanes_in
-from reactive_kafka.delivery.retry import RetriedHandler, Retries
+from reactive_kafka.delivery.retry import HandlerAttempts, RetriedHandler, Retries
 from reactive_kafka.delivery.returned import ReturnedUnsettled
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.delivery.workers.isolation import Isolation
@@ -34,6 +34,48 @@ Refused = tuple[Message[Any], BaseException]
 """A message that does not reach the handler, and why."""
 
 
+class BatchAttempts(HandlerAttempts):
+    """Calls a handler with batches.
+
+    Args:
+        returned: Keeps the messages that the handler leaves without a verdict.
+    """
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        hook: DeliveryHook,
+        isolation: Isolation,
+        returned: ReturnedUnsettled | None,
+    ) -> None:
+        self._invocation = invocation
+        self._hook = hook
+        self._isolation = isolation
+        self._returned = returned
+        self._call = batch_call(invocation)
+
+    async def call(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
+        """Call the handler with these messages."""
+        batch = messages if isinstance(messages, Batch) else Batch(messages)
+        await self._isolation.apart(worker, self._call)(batch)
+
+    async def returned(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
+        """Settle the messages, if the handler's return is their ack."""
+        if self._invocation.ack == "post":
+            if self._invocation.awaits_commits:
+                await self._isolation.done(worker, [Batch(messages).ack()])
+            else:
+                settle_all(messages)
+        elif self._returned is not None and self._invocation.ack == "manual":
+            for message in messages:
+                if is_open(message):
+                    self._returned.add(message)
+
+    def not_stored(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
+        """Return those of the messages that the checkpoint store does not have."""
+        return self._hook.before_call(messages) if messages else messages
+
+
 class BatchHandler(RetriedHandler):
     """A handler that takes batches."""
 
@@ -47,32 +89,7 @@ class BatchHandler(RetriedHandler):
     ) -> None:
         self.invocation = invocation
         self._settings = settings
-        self._hook = hook
-        self._isolation = isolation
-        # Keeps the messages that the handler leaves without a verdict.
-        self._returned = returned
-        self._call = batch_call(invocation)
-
-    async def call(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
-        """Call the handler with these messages."""
-        batch = messages if isinstance(messages, Batch) else Batch(messages)
-        await self._isolation.apart(worker, self._call)(batch)
-
-    async def returned(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
-        """Settle the messages, if the handler's return is their ack."""
-        if self.invocation.ack == "post":
-            if self.invocation.awaits_commits:
-                await self._isolation.done(worker, [Batch(messages).ack()])
-            else:
-                settle_all(messages)
-        elif self._returned is not None and self.invocation.ack == "manual":
-            for message in messages:
-                if is_open(message):
-                    self._returned.add(message)
-
-    def not_stored(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
-        """Return those of the messages that the checkpoint store does not have."""
-        return self._hook.before_call(messages) if messages else messages
+        self.attempts = BatchAttempts(invocation, hook, isolation, returned)
 
     def has_next(self, message: Message[Any], error: BaseException) -> bool:
         """Return False: there is one handler."""
@@ -111,7 +128,7 @@ class BatchRunner:
         durations: DurationHistogram,
     ) -> None:
         settings = channel.settings
-        self._handler = handler
+        self._attempts = handler.attempts
         self._invocation = handler.invocation
         self._retries = retries
         self._skipping = skipping
@@ -183,7 +200,7 @@ class BatchRunner:
 
     async def _call(self, worker: Worker, batch: Batch[Any]) -> None:
         worker.messages = batch
-        messages = self._handler.not_stored(batch)
+        messages = self._attempts.not_stored(batch)
         worker.messages = messages
         if not messages:
             return

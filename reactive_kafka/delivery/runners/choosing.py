@@ -22,10 +22,9 @@ from reactive_kafka.delivery.invocation import (
     with_key,
 )
 from reactive_kafka.delivery.returned import ReturnedUnsettled
-from reactive_kafka.delivery.runners.record_runner import RecordHandler
+from reactive_kafka.delivery.runners.record_runner import RecordAttempts, RecordHandler
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.delivery.workers.isolation import Isolation
-from reactive_kafka.delivery.workers.worker import Worker
 from reactive_kafka.errors import DecodeError, UnmatchedRecordError
 from reactive_kafka.failure.routes import after_attempt
 from reactive_kafka.formats import SchemaMissing
@@ -179,9 +178,9 @@ class FirstMatch(RecordHandler):
         self.invocation = branches[0].invocation
         self._branches = branches
         self._choice = choice
-        self._isolation = isolation
         self._calls = [_settling_call(branch, hook, returned) for branch in branches]
         self.first = _choosing_call(self._handle, branches)
+        self.attempts = RecordAttempts(self.first, isolation)
         # The branch whose call or ``when`` has failed; None: the filter, or no branch took it.
         self._failing: KeptOfRecords[Branch | None] = KeptOfRecords()
 
@@ -199,18 +198,6 @@ class FirstMatch(RecordHandler):
         except BaseException:
             self._failing.keep(message, branch)
             raise
-
-    async def call(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
-        """Call the handler that takes the message."""
-        (message,) = messages
-        await self._isolation.apart(worker, self.first.call)(message)
-
-    async def returned(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
-        """Do nothing: the call settles its message."""
-
-    def not_stored(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
-        """Return all messages: the checkpoint store is asked inside of the call."""
-        return messages
 
     def is_skipped(self, message: Message[Any], error: BaseException) -> bool:
         """Skip a record that is too old and cannot be decoded; return whether it was skipped."""
@@ -277,9 +264,9 @@ class Broadcast(RecordHandler):
         self._branches = branches
         self._choice = choice
         self._channel = channel
-        self._isolation = isolation
         self._calls = [_sending_call(branch) for branch in branches]
         self.first = _choosing_call(self._handle, branches)
+        self.attempts = RecordAttempts(self.first, isolation)
         self._progress: KeptOfRecords[BroadcastProgress] = KeptOfRecords()
 
     async def _handle(self, message: Message[Any]) -> None:
@@ -314,18 +301,6 @@ class Broadcast(RecordHandler):
 
     def _has_branch(self, progress: BroadcastProgress) -> bool:
         return progress.position < len(self._branches)
-
-    async def call(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
-        """Call the handlers that have not had the message yet."""
-        (message,) = messages
-        await self._isolation.apart(worker, self.first.call)(message)
-
-    async def returned(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
-        """Do nothing: the call settles its message."""
-
-    def not_stored(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
-        """Return all messages: a broadcast has no checkpoint store."""
-        return messages
 
     def is_skipped(self, message: Message[Any], error: BaseException) -> bool:
         """Skip a record that is too old and cannot be decoded; return whether it was skipped."""

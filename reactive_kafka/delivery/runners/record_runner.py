@@ -13,7 +13,7 @@ from reactive_kafka.delivery.invocation import Invocation, RecordCall, quick_cal
 from reactive_kafka.delivery.lanes.keyed import KeyedLane, UnknownKey
 from reactive_kafka.delivery.lanes.lane import UNKEYED, Lane
 from reactive_kafka.delivery.lanes.queue import LaneQueue
-from reactive_kafka.delivery.retry import RetriedHandler, Retries
+from reactive_kafka.delivery.retry import HandlerAttempts, RetriedHandler, Retries
 from reactive_kafka.delivery.returned import ReturnedUnsettled
 from reactive_kafka.delivery.workers.interface import LaneProgress
 from reactive_kafka.delivery.workers.isolation import Isolation
@@ -53,6 +53,30 @@ class RecordHandler(RetriedHandler, Protocol):
         """Return whether a record was skipped instead, after *error* in its first call."""
 
 
+class RecordAttempts(HandlerAttempts):
+    """Calls a handler with one message, as a :class:`RecordCall` says."""
+
+    def __init__(self, call: RecordCall, isolation: Isolation) -> None:
+        self._call = call
+        self._isolation = isolation
+
+    async def call(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
+        """Call the handler with one message."""
+        (message,) = messages
+        argument = message if self._call.wants_message else message.payload
+        await self._isolation.apart(worker, self._call.call)(argument)
+
+    async def returned(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
+        """Settle the message, if the handler's return is its ack."""
+        if self._call.settles_on_return:
+            for message in messages:
+                message.tracker.settle(message.index)
+
+    def not_stored(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
+        """Return all messages: the checkpoint store is asked inside of the call."""
+        return messages
+
+
 class SingleHandler(RecordHandler):
     """One handler, which takes every record of its channel."""
 
@@ -66,25 +90,9 @@ class SingleHandler(RecordHandler):
     ) -> None:
         self.invocation = invocation
         self._settings = settings
-        self._isolation = isolation
-        self._again = record_call(invocation, returned, hook)
-        self.first = quick_call(invocation, returned, hook) or self._again
-
-    async def call(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
-        """Call the handler with one message."""
-        (message,) = messages
-        argument = message if self._again.wants_message else message.payload
-        await self._isolation.apart(worker, self._again.call)(argument)
-
-    async def returned(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
-        """Settle the message, if the handler's return is its ack."""
-        if self._again.settles_on_return:
-            for message in messages:
-                message.tracker.settle(message.index)
-
-    def not_stored(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
-        """Return all messages: the checkpoint store is asked inside of the call."""
-        return messages
+        again = record_call(invocation, returned, hook)
+        self.first = quick_call(invocation, returned, hook) or again
+        self.attempts = RecordAttempts(again, isolation)
 
     def is_skipped(self, message: Message[Any], error: BaseException) -> bool:
         """Return False: the handler takes every record."""
