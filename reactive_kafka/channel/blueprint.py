@@ -14,14 +14,14 @@ from reactive_kafka.commit.strategy import CommitStrategy
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.lanes.lane import KeyOf
 from reactive_kafka.delivery.skipping import Skipping
-from reactive_kafka.delivery.workers.interface import ChannelWorkers, WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.workers.interface import ChannelWorkers, WorkerSetup
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats import ChannelSchemas
 from reactive_kafka.records import RawRecord
 
 Decode = Callable[[bytes | None], Any]
 DecodeRecord = Callable[[RawRecord], Any]
-MakeWorkers = Callable[[WorkerSignals, WorkerSetup], ChannelWorkers]
+MakeWorkers = Callable[[WorkerSetup], ChannelWorkers]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from math import inf
 
 from reactive_kafka.assignment.rebalance_hooks import PartitionHook, as_hook_of
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.channel.client_parts import ClientParts
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.observe.events import HookFailed
+from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import read_up_to
@@ -63,15 +63,15 @@ class CatchUp:
 
     def __init__(
         self,
-        parts: ClientParts,
+        context: ClientContext,
         table: PartitionTable,
         hooks: Sequence[PartitionHook],
         consumer: Callable[[], Consumer | None],
         exit: Callable[[BaseException], None],
     ) -> None:
-        self._channel = parts.settings.name
-        self._clock = parts.clock
-        self._observer = parts.observer
+        self._channel = context.channel
+        self._clock = context.clock
+        self._observer = context.observer
         self._table = table
         self._hooks = hooks
         self._consumer = consumer

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 
 from reactive_kafka.channel.blueprint import ByIteration, ByWorkers, ChannelBlueprint
-from reactive_kafka.channel.client_parts import ClientParts
 from reactive_kafka.channel.client_roles import client_roles
 from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
 from reactive_kafka.channel.named_functions import HEADER
 from reactive_kafka.channel.position_keeping import SessionAccess
-from reactive_kafka.channel.run_services import RunServices
+from reactive_kafka.channel.record_handling import RecordHandling
 from reactive_kafka.channel.session_signals import ChannelSignals
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.channel.totals import ChannelTotals
@@ -21,19 +20,21 @@ from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.delivery.poison_guard import PoisonGuard
 from reactive_kafka.delivery.workers.interface import (
     ChannelWorkers,
+    LaneProgress,
     NoWorkers,
     WorkerSetup,
-    WorkerSignals,
 )
 from reactive_kafka.failure.strategies import ChannelStrategies
 from reactive_kafka.nacks.handling import FailureHandling
 from reactive_kafka.nacks.letter_writer import LetterWriter
 from reactive_kafka.observe.outages import OutageReports
+from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.channel_context import ChannelContext
+from reactive_kafka.verdicts.delivery_hook import NoHook
 
 LOOKED_AT = 100
 """How many partitions are looked at ten times a second. A thousand would cost 5 % of a core."""
@@ -117,10 +118,8 @@ class ChannelSession:
             decode_key=blueprint.reading.decode_key,
             has_events=settings.cloud_events,
         )
-        self.worker_signals = WorkerSignals(
-            context, self.acknowledger, signals.exit, clients.store_plans
-        )
-        self.workers = self._new_workers(consumption, services)
+        self.progress = LaneProgress(context, self.acknowledger)
+        self.workers = self._new_workers(consumption, context, services.tasks.is_ending)
         self.guard = PoisonGuard(
             context,
             self.workers,
@@ -131,30 +130,31 @@ class ChannelSession:
             is_held_up=self._is_held_up,
             kept=self.kept,
         )
-        shared = ClientParts(
-            settings=settings,
-            clock=clock,
-            observer=observer,
-            spawn=self.spawn,
-            connector=services.connector,
-            outages=OutageReports(settings.name, observer),
-            reader=self.hook.reader(blueprint.connector or services.connector),
-            acknowledger=self.acknowledger,
+        self._handling = RecordHandling(
             lanes=self.lanes,
             workers=self.workers,
+            acknowledger=self.acknowledger,
             arrival=self.arrival,
-            commits=totals.commits,
-            history=totals.history,
-            resume=totals.resume,
-            times=totals.times,
             held_back=self._held_back,
-            received=totals.received,
-            keeps_plans=isinstance(consumption, ByWorkers) and consumption.keeps_plans,
-            hook=self.hook,
             holds=self.guard.begin,
+            keeps_plans=isinstance(consumption, ByWorkers) and consumption.keeps_plans,
         )
+        reader = self.hook.reader(blueprint.connector or services.connector)
+        outages = OutageReports(settings.name, observer)
         for role in client_roles(settings, blueprint.strategy, blueprint.hooks):
-            clients.append(ChannelConsumer(role, shared, signals))
+            is_covered = self.hook.covers_retries or not role.is_for_retries
+            client = ChannelConsumer(
+                role,
+                ClientContext(role.settings, clock, observer),
+                self._handling,
+                totals,
+                signals,
+                reader=reader if is_covered else services.connector,
+                hook=self.hook if is_covered else NoHook(role.settings.name),
+                outages=outages,
+                spawn=self.spawn,
+            )
+            clients.append(client)
 
     def _new_lanes(self, consumption: ByWorkers | ByIteration) -> LaneQueue:
         settings = self._settings
@@ -177,25 +177,28 @@ class ChannelSession:
         )
 
     def _may_start(self) -> None:
-        self.workers.work_is_there()
-        self.arrival.set()
+        # A method of its own, because the lanes are made before what handles their records.
+        self._handling.arrived()
 
     def _new_workers(
-        self, consumption: ByWorkers | ByIteration, services: RunServices
+        self,
+        consumption: ByWorkers | ByIteration,
+        context: ChannelContext,
+        is_ending: Callable[[], bool],
     ) -> ChannelWorkers:
         if isinstance(consumption, ByIteration):
             return NoWorkers()
         setup = WorkerSetup(
-            self._settings,
-            self.lanes,
-            self._clock,
-            self.spawn,
-            self.hook,
-            self._totals.handlers,
-            services.tasks.is_ending,
+            channel=context,
+            acknowledger=self.acknowledger,
+            lanes=self.lanes,
+            exit=self.signals.exit,
+            store_plans=self.clients.store_plans,
+            totals=self._totals.handlers,
+            is_ending=is_ending,
             trackers=self.clients.holding,
         )
-        return consumption.make(self.worker_signals, setup)
+        return consumption.make(setup)
 
     def _is_held_up(self) -> bool:
         """Return whether the channel waits for its brokers, or a handler for those that it uses."""

@@ -10,8 +10,7 @@ from reactive_kafka.assignment.assignment import Assignment
 from reactive_kafka.assignment.lifeline import Lifeline
 from reactive_kafka.assignment.position_lookup import PositionLookup
 from reactive_kafka.backoff import Backoff, Waits
-from reactive_kafka.broker.client import Consumer
-from reactive_kafka.channel.client_parts import ClientParts
+from reactive_kafka.broker.client import Connector, Consumer
 from reactive_kafka.channel.reach import Reach
 from reactive_kafka.channel.session_signals import ClientSignals
 from reactive_kafka.channel.stable import StableOffsets
@@ -21,6 +20,8 @@ from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import BrokerError, FatalBrokerError, FencedError
 from reactive_kafka.fetching.budget import EMPTY_POLL, PollRequest
 from reactive_kafka.fetching.fetcher import Fetcher
+from reactive_kafka.observe.outages import OutageReports
+from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.tasks import Handle, ends_with_others, is_set_within
 
 POLL_S = 0.5
@@ -60,20 +61,24 @@ class ClientConnection:
 
     Args:
         name: The name of the client, for its id and for logs.
+        reader: Makes the Kafka clients.
     """
 
     def __init__(
         self,
         name: str,
-        parts: ClientParts,
+        context: ClientContext,
+        reader: Connector,
+        signals: ClientSignals,
+        *,
         assignment: Assignment,
         starts: PositionLookup,
         committer: Committer,
         fetcher: Fetcher,
         lifeline: Lifeline,
-        signals: ClientSignals,
+        outages: OutageReports,
     ) -> None:
-        settings = parts.settings
+        settings = context.settings
         self._settings = settings
         self._assignment = assignment
         self._starts = starts
@@ -81,8 +86,8 @@ class ClientConnection:
         self._fetcher = fetcher
         self._lifeline = lifeline
         self._signals = signals
-        self._clock = parts.clock
-        self._outages = parts.outages
+        self._clock = context.clock
+        self._outages = outages
         self._consumer: Consumer | None = None
         self._is_cut_off = False
         self._back_at = -inf
@@ -100,10 +105,10 @@ class ClientConnection:
         self._idle_poll_s = min(IDLE_POLL_S, self._most_wait_s)
         self._rebalance_s = GroupTimes.of(settings.client.get).rebalance_s
         self.reach = Reach(
-            settings.name, starts.table, parts.observer, tells_topics=name == settings.name
+            settings.name, starts.table, context.observer, tells_topics=name == settings.name
         )
-        self.stable = StableOffsets(settings.name, starts.table, parts.observer)
-        self._make: Callable[[], Consumer] = lambda: parts.reader.consumer(
+        self.stable = StableOffsets(settings.name, starts.table, context.observer)
+        self._make: Callable[[], Consumer] = lambda: reader.consumer(
             name=name,
             subscription=settings.subscription,
             group_id=settings.group_id,

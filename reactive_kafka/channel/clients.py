@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 
 import anyio
 
@@ -19,12 +18,13 @@ from reactive_kafka.assignment.partition_starter import PartitionStarter
 from reactive_kafka.assignment.position_lookup import PositionLookup
 from reactive_kafka.assignment.rebalance_hooks import HookRunner
 from reactive_kafka.assignment.recreated_topics import RecreatedTopics
-from reactive_kafka.broker.client import Consumer, TransactionId
+from reactive_kafka.broker.client import Connector, Consumer, TransactionId
 from reactive_kafka.channel.caught_up import CatchUp
 from reactive_kafka.channel.client_connection import ClientConnection
-from reactive_kafka.channel.client_parts import ClientParts
 from reactive_kafka.channel.client_roles import ClientRole, is_exact, starts_of
+from reactive_kafka.channel.record_handling import RecordHandling
 from reactive_kafka.channel.session_signals import ChannelSignals, ClientSignals
+from reactive_kafka.channel.totals import ChannelTotals
 from reactive_kafka.commit.commit_engine import CommitEngine
 from reactive_kafka.commit.committer import Committer
 from reactive_kafka.commit.every import every_of
@@ -35,52 +35,73 @@ from reactive_kafka.fetching.fetcher import Fetcher
 from reactive_kafka.fetching.intake import IntakeListeners, RecordIntake
 from reactive_kafka.fetching.read_failures import ReadFailures
 from reactive_kafka.fetching.stops import FetchStops
+from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.partitions.client_partitions import ClientPartitions
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
-from reactive_kafka.tasks import each
+from reactive_kafka.tasks import Spawn, each
 from reactive_kafka.tracking.metadata.pending import MetadataPolicy, PendingCommit
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import verdicts_of
-from reactive_kafka.verdicts.delivery_hook import NoHook
+from reactive_kafka.verdicts.delivery_hook import DeliveryHook
 
 
 class ChannelConsumer:
-    """One client of a channel, from its start until it is closed."""
+    """One client of a channel, from its start until it is closed.
 
-    def __init__(self, role: ClientRole, shared: ClientParts, signals: ChannelSignals) -> None:
-        hook = shared.hook
-        reader = shared.reader
-        if role.is_for_retries and not hook.covers_retries:
-            hook = NoHook(role.settings.name)
-            reader = shared.connector
-        parts = replace(shared, settings=role.settings, hook=hook, reader=reader)
+    Args:
+        reader: Makes its Kafka clients.
+        hook: The checkpoint store or the transactions of the channel, if they cover this client.
+    """
+
+    def __init__(
+        self,
+        role: ClientRole,
+        context: ClientContext,
+        handling: RecordHandling,
+        totals: ChannelTotals,
+        signals: ChannelSignals,
+        *,
+        reader: Connector,
+        hook: DeliveryHook,
+        outages: OutageReports,
+        spawn: Spawn,
+    ) -> None:
         self.name = role.name
         self.is_for_retries = role.is_for_retries
-        self._parts = parts
+        self._context = context
+        self._handling = handling
+        self._totals = totals
+        self._hook = hook
+        self._spawn = spawn
         self.signals = ClientSignals(signals)
         self._scopes: list[anyio.CancelScope] = []
         self.group_id = role.settings.group_id
-        context = ClientContext(parts.settings, parts.clock, parts.observer)
-        reports = AssignmentReports(context.channel, parts.observer, parts.history)
+        reports = AssignmentReports(context.channel, context.observer, totals.history)
 
         self.table = self._make_table(role)
         self.owned = ClientPartitions(
-            role.name, self.table, parts.lanes, parts.acknowledger, parts.workers.abandon
+            role.name,
+            self.table,
+            handling.lanes,
+            handling.acknowledger,
+            handling.workers.abandon,
         )
-        self._make_commits(role, context)
-        self._make_assignment(role, context, reports)
-        self._make_fetching(role, context, reports)
+        self._make_commits(role)
+        self._make_assignment(role, reports)
+        self._make_fetching(role, reports)
         self.connection = ClientConnection(
             role.name,
-            parts,
-            self.assignment,
-            self.starts,
-            self.committer,
-            self.fetcher,
-            self.lifeline,
+            context,
+            reader,
             self.signals,
+            assignment=self.assignment,
+            starts=self.starts,
+            committer=self.committer,
+            fetcher=self.fetcher,
+            lifeline=self.lifeline,
+            outages=outages,
         )
         # These and the methods below are what a checkpoint store, or a transaction of Kafka's, asks
         # of a client.
@@ -99,26 +120,26 @@ class ChannelConsumer:
             # is to fail then must know it in the next process, too.
             tells_topic=settings.on_recreated_topic == "fail"
             or (settings.checkpoint is not None and not role.is_for_retries),
-            room=self._parts.commits.room,
+            room=self._totals.commits.room,
         )
         return PartitionTable(
             is_static=bool(settings.assign),
             policy=policy,
-            starts=starts_of(settings, self._parts.resume),
+            starts=starts_of(settings, self._totals.resume),
             ranges=settings.ranges,
         )
 
-    def _make_commits(self, role: ClientRole, context: ClientContext) -> None:
-        parts = self._parts
+    def _make_commits(self, role: ClientRole) -> None:
+        context = self._context
         settings = context.settings
-        self.engine = CommitEngine(role.strategy, self.table, parts.hook.is_in_transaction)
+        self.engine = CommitEngine(role.strategy, self.table, self._hook.is_in_transaction)
         self.committer = Committer(
             context.channel,
             self.engine,
-            parts.clock,
-            parts.observer,
+            context.clock,
+            context.observer,
             self._confirmed,
-            facts=parts.commits,
+            facts=self._totals.commits,
             every=every_of(settings, role.strategy, self.engine.ahead),
         )
         self.uncommitted = UncommittedBound(
@@ -132,14 +153,13 @@ class ChannelConsumer:
             is_strict=settings.max_uncommitted is not None,
         )
 
-    def _make_assignment(
-        self, role: ClientRole, context: ClientContext, reports: AssignmentReports
-    ) -> None:
-        parts = self._parts
+    def _make_assignment(self, role: ClientRole, reports: AssignmentReports) -> None:
+        context = self._context
+        handling = self._handling
         settings = context.settings
-        incarnations = parts.history.incarnations
+        incarnations = self._totals.history.incarnations
         handover = Handover(
-            reports, keeps_plans=parts.keeps_plans, keeps_acks=settings.keep_out_of_order_acks
+            reports, keeps_plans=handling.keeps_plans, keeps_acks=settings.keep_out_of_order_acks
         )
         starter = PartitionStarter(settings, self.owned, reports, handover, self.signals.fail)
         topics = settings.subscription.topics
@@ -151,9 +171,9 @@ class ChannelConsumer:
             RecreatedTopics(topics, incarnations, self.owned, self.committer, starter),
             NewPartitions(context, incarnations, reports_topics=role.name == settings.name),
             self._retained,
-            keeps_positions=parts.hook.keeps_positions,
+            keeps_positions=self._hook.keeps_positions,
         )
-        self.handlers = HandlerDrain(context, self.owned, parts.workers, parts.acknowledger)
+        self.handlers = HandlerDrain(context, self.owned, handling.workers, handling.acknowledger)
         self.assignment = Assignment(
             context,
             self.owned,
@@ -165,27 +185,32 @@ class ChannelConsumer:
             self._joined,
         )
         self.lifeline = Lifeline(
-            context, self.owned, parts.lanes, parts.workers, self._retained, self.signals.fail
+            context, self.owned, handling.lanes, handling.workers, self._retained, self.signals.fail
         )
         hooks = role.hooks.on_caught_up
         self.catch_up = CatchUp(
-            parts, self.table, hooks, lambda: self.committer.consumer, self.signals.exit
+            context, self.table, hooks, lambda: self.committer.consumer, self.signals.exit
         )
 
-    def _make_fetching(
-        self, role: ClientRole, context: ClientContext, reports: AssignmentReports
-    ) -> None:
-        parts = self._parts
-        failures = ReadFailures(context, self.starts, reports, parts.arrival.set)
+    def _make_fetching(self, role: ClientRole, reports: AssignmentReports) -> None:
+        context = self._context
+        handling = self._handling
+        totals = self._totals
+        failures = ReadFailures(context, self.starts, reports, handling.arrival.set)
         delayed = DelayedRecords(
-            parts.clock, self.table, parts.lanes, parts.workers, role.delays or {}, self._arrived
+            context.clock,
+            self.table,
+            handling.lanes,
+            handling.workers,
+            role.delays or {},
+            handling.arrived,
         )
-        listeners = IntakeListeners(self._arrived, parts.received, parts.holds, parts.times)
+        listeners = IntakeListeners(handling.arrived, totals.received, handling.holds, totals.times)
         intake = RecordIntake(
-            parts.clock,
+            context.clock,
             self.starts,
-            parts.lanes,
-            parts.workers,
+            handling.lanes,
+            handling.workers,
             delayed,
             failures,
             reports,
@@ -194,12 +219,12 @@ class ChannelConsumer:
         self.fetcher = Fetcher(
             context,
             self.table,
-            parts.lanes,
-            parts.workers,
-            parts.acknowledger,
-            FetchStops(self.table, self.uncommitted, failures, parts.held_back),
+            handling.lanes,
+            handling.workers,
+            handling.acknowledger,
+            FetchStops(self.table, self.uncommitted, failures, handling.held_back),
             intake,
-            parts.hook,
+            self._hook,
         )
 
     def start(self, after: Callable[[], Awaitable[None]] | None = None) -> None:
@@ -208,8 +233,8 @@ class ChannelConsumer:
         Args:
             after: Runs before the client connects.
         """
-        spawn = self._parts.spawn
-        channel = self._parts.settings.name
+        spawn = self._spawn
+        channel = self._context.channel
         connect = self.connection.run if after is None else self._connecting(after)
         spawn(connect, f"channel {self.name}")
         spawn(self._until_closed(self.committer.run), f"committer of {self.name}")
@@ -313,15 +338,10 @@ class ChannelConsumer:
         if self.uncommitted.is_reached:
             self.connection.wake()
 
-    def _arrived(self) -> None:
-        """Records can be handled: wake workers, and the application that iterates."""
-        self._parts.workers.work_is_there()
-        self._parts.arrival.set()
-
     def _retained(self) -> None:
         """Let workers take the records that waited in partitions which are retained."""
         self.committer.records_came()
-        self._arrived()
+        self._handling.arrived()
         # Records that are not due yet are retained, too.
         self.fetcher.intake.delayed.changed.set()
 

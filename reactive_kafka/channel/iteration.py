@@ -57,7 +57,7 @@ async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
             message = None
             missing = error
         session.lanes.release(lane)
-        session.worker_signals.progress(lane)
+        session.progress.left(lane)
         if missing is not None:
             await _schema_comes(session, missing)
         if message is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import Context
 from dataclasses import dataclass
 
 from reactive_kafka.delivery.invocation import Invocation
@@ -12,48 +13,52 @@ from reactive_kafka.delivery.runners.batches import BatchHandler, BatchRunner
 from reactive_kafka.delivery.runners.choosing import Branch, Broadcast, FirstMatch, RecordChoice
 from reactive_kafka.delivery.runners.record_runner import RecordHandler, RecordRunner, SingleHandler
 from reactive_kafka.delivery.skipping import Skipping
-from reactive_kafka.delivery.workers.interface import WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.workers.interface import LaneProgress, WorkerSetup
 from reactive_kafka.delivery.workers.isolation import Isolation
 from reactive_kafka.delivery.workers.places import WorkerPlaces
 from reactive_kafka.delivery.workers.pool import Runner, WorkerPool
 from reactive_kafka.delivery.workers.waits import WorkerWaits
 
 
-def record_workers(
-    setup: WorkerSetup, signals: WorkerSignals, invocation: Invocation
-) -> WorkerPool:
-    """Return workers that call one handler with each record."""
-    parts = _PoolParts.of(setup, signals, invocation)
+def record_workers(setup: WorkerSetup, context: Context, invocation: Invocation) -> WorkerPool:
+    """Return workers that call one handler with each record.
+
+    Args:
+        context: Each worker runs in a copy of it.
+    """
+    parts = _PoolParts.of(setup, context, invocation)
     handler = SingleHandler(
-        invocation, setup.settings, setup.hook, parts.isolation, parts.kept_for_letters
+        invocation, setup.settings, setup.acknowledger.hook, parts.isolation, parts.kept_for_letters
     )
     return parts.pool(parts.record_runner(handler))
 
 
 def first_match_workers(
-    setup: WorkerSetup, signals: WorkerSignals, branches: Sequence[Branch], skipping: Skipping
+    setup: WorkerSetup, context: Context, branches: Sequence[Branch], skipping: Skipping
 ) -> WorkerPool:
     """Return workers that call, for each record, the first handler that takes it."""
     # What concerns the channel is the same in all of its invocations.
-    parts = _PoolParts.of(setup, signals, branches[0].invocation)
-    choice = RecordChoice(setup.settings, signals, skipping)
-    handler = FirstMatch(branches, choice, setup.hook, parts.isolation, parts.kept_for_letters)
+    parts = _PoolParts.of(setup, context, branches[0].invocation)
+    choice = RecordChoice(setup.settings, setup.acknowledger, skipping)
+    handler = FirstMatch(
+        branches, choice, setup.acknowledger.hook, parts.isolation, parts.kept_for_letters
+    )
     return parts.pool(parts.record_runner(handler))
 
 
 def broadcast_workers(
-    setup: WorkerSetup, signals: WorkerSignals, branches: Sequence[Branch], skipping: Skipping
+    setup: WorkerSetup, context: Context, branches: Sequence[Branch], skipping: Skipping
 ) -> WorkerPool:
     """Return workers that call, for each record, every handler that takes it."""
-    parts = _PoolParts.of(setup, signals, branches[0].invocation)
-    choice = RecordChoice(setup.settings, signals, skipping)
-    handler = Broadcast(branches, choice, signals, parts.isolation)
+    parts = _PoolParts.of(setup, context, branches[0].invocation)
+    choice = RecordChoice(setup.settings, setup.acknowledger, skipping)
+    handler = Broadcast(branches, choice, setup.channel, parts.isolation)
     return parts.pool(parts.record_runner(handler))
 
 
 def batch_workers(
     setup: WorkerSetup,
-    signals: WorkerSignals,
+    context: Context,
     invocation: Invocation,
     skipping: Skipping | None = None,
 ) -> WorkerPool:
@@ -62,19 +67,18 @@ def batch_workers(
     Args:
         skipping: What is left out of batches; None: nothing.
     """
-    parts = _PoolParts.of(setup, signals, invocation)
+    parts = _PoolParts.of(setup, context, invocation)
     handler = BatchHandler(
-        invocation, setup.settings, setup.hook, parts.isolation, parts.kept_for_letters
+        invocation, setup.settings, setup.acknowledger.hook, parts.isolation, parts.kept_for_letters
     )
     runner = BatchRunner(
         handler,
         parts.retries(handler),
         skipping,
-        setup.settings,
+        setup.channel,
+        setup.acknowledger,
         lanes=setup.lanes,
-        clock=setup.clock,
         durations=setup.totals.durations,
-        signals=signals,
     )
     return parts.pool(runner)
 
@@ -84,7 +88,8 @@ class _PoolParts:
     """The parts that the pool, its runner and its retries share."""
 
     setup: WorkerSetup
-    signals: WorkerSignals
+    context: Context
+    progress: LaneProgress
     invocation: Invocation
     isolation: Isolation
     places: WorkerPlaces
@@ -92,7 +97,7 @@ class _PoolParts:
     returned: ReturnedUnsettled
 
     @classmethod
-    def of(cls, setup: WorkerSetup, signals: WorkerSignals, invocation: Invocation) -> _PoolParts:
+    def of(cls, setup: WorkerSetup, context: Context, invocation: Invocation) -> _PoolParts:
         isolation = Isolation(setup.is_ending)
         if invocation.is_blocking:
             # A thread may outlive its call, so its context has to say what the call has.
@@ -100,7 +105,8 @@ class _PoolParts:
         places = WorkerPlaces(setup.settings.concurrency, isolation)
         return cls(
             setup,
-            signals,
+            context,
+            LaneProgress(setup.channel, setup.acknowledger),
             invocation,
             isolation,
             places,
@@ -118,11 +124,10 @@ class _PoolParts:
     def retries(self, handler: RetriedHandler) -> Retries:
         return Retries(
             handler,
-            self.setup.settings,
-            clock=self.setup.clock,
-            hook=self.setup.hook,
+            self.setup.channel,
+            self.setup.acknowledger,
+            exit=self.setup.exit,
             totals=self.setup.totals,
-            signals=self.signals,
             isolation=self.isolation,
             waits=self.waits,
         )
@@ -132,9 +137,9 @@ class _PoolParts:
             handler,
             self.retries(handler),
             lanes=self.setup.lanes,
-            clock=self.setup.clock,
+            clock=self.setup.channel.clock,
             durations=self.setup.totals.durations,
-            signals=self.signals,
+            progress=self.progress,
             isolation=self.isolation,
             places=self.places,
         )
@@ -143,7 +148,8 @@ class _PoolParts:
         return WorkerPool(
             runner,
             self.setup,
-            self.signals,
+            self.context,
+            self.progress,
             isolation=self.isolation,
             places=self.places,
             waits=self.waits,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Protocol
 
 from reactive_kafka.backoff import Backoff, Waits
-from reactive_kafka.clock import Clock
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.invocation import Invocation
-from reactive_kafka.delivery.workers.interface import HandlerTotals, WorkerSignals
+from reactive_kafka.delivery.workers.interface import HandlerTotals
 from reactive_kafka.delivery.workers.isolation import Isolation
 from reactive_kafka.delivery.workers.waits import WorkerWaits
 from reactive_kafka.delivery.workers.worker import Worker
@@ -23,8 +21,11 @@ from reactive_kafka.errors import (
     describe,
 )
 from reactive_kafka.formats import SchemaMissing
-from reactive_kafka.verdicts.delivery import Delivery, is_open
-from reactive_kafka.verdicts.delivery_hook import CallAgain, DeliveryHook
+from reactive_kafka.observe.events import HandlerRetried
+from reactive_kafka.verdicts.acknowledger import Acknowledger
+from reactive_kafka.verdicts.channel_context import ChannelContext
+from reactive_kafka.verdicts.delivery import Delivery, failure_of, is_open
+from reactive_kafka.verdicts.delivery_hook import CallAgain
 from reactive_kafka.verdicts.message import Message
 
 OUTAGE_BACKOFF = Backoff(0.25, 5.0)
@@ -37,12 +38,8 @@ LONG_RETRIES_S = 60.0
 """A channel is not ready if a record has been retried for longer, where none becomes poison."""
 
 
-class RetriedHandler(Protocol):
-    """A handler whose failed calls are made again."""
-
-    # How it is called. Of several handlers this is the first one's: only what concerns the channel
-    # is used of it, which is the same for all of them.
-    invocation: Invocation
+class HandlerAttempts(Protocol):
+    """Makes the calls of a handler."""
 
     async def call(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
         """Call the handler with these messages."""
@@ -52,6 +49,16 @@ class RetriedHandler(Protocol):
 
     def not_stored(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
         """Return those of the messages that the checkpoint store does not have."""
+
+
+class RetriedHandler(Protocol):
+    """A handler whose failed calls are made again."""
+
+    # How it is called. Of several handlers this is the first one's: only what concerns the channel
+    # is used of it, which is the same for all of them.
+    invocation: Invocation
+    # Makes its calls.
+    attempts: HandlerAttempts
 
     def has_next(self, message: Message[Any], error: BaseException) -> bool:
         """Return whether another handler is to be called at once with a message.
@@ -107,29 +114,35 @@ class Retries:
     """Makes the calls of one channel's handler, and decides what follows when one fails.
 
     While a call waits for its next attempt its records do not age: no handler has them.
+
+    Args:
+        exit: Called when a handler asked the process to end.
     """
 
     def __init__(
         self,
         handler: RetriedHandler,
-        settings: IncomingSettings,
+        channel: ChannelContext,
+        acknowledger: Acknowledger,
         *,
-        clock: Clock,
-        hook: DeliveryHook,
+        exit: Callable[[BaseException], None],
         totals: HandlerTotals,
-        signals: WorkerSignals,
         isolation: Isolation,
         waits: WorkerWaits,
     ) -> None:
+        settings = channel.settings
         self._handler = handler
+        self._attempts = handler.attempts
         self._settles_first = handler.invocation.settles_first
         self._leaves_threads = handler.invocation.leaves_threads
         self._failure_routes = settings.failure_routes
         self._patience_s = settings.unprocessed_record_max_age_s or LONG_RETRIES_S
-        self._clock = clock
-        self._hook = hook
+        self._channel = channel
+        self._clock = channel.clock
+        self._acknowledger = acknowledger
+        self._hook = acknowledger.hook
+        self._exit = exit
         self._totals = totals
-        self._signals = signals
         self._isolation = isolation
         self._waits = waits
         self._troubles: dict[Worker, Trouble] = {}
@@ -145,12 +158,12 @@ class Retries:
         # What follows a failure is called outside of the except block. Otherwise Python would make
         # the error of one attempt the context of what the next one raises.
         try:
-            await self._handler.call(worker, messages)
+            await self._attempts.call(worker, messages)
             await self._isolation.call_returned(worker)
         except BaseException as error:
             failed = error
         else:
-            await self._handler.returned(worker, messages)
+            await self._attempts.returned(worker, messages)
             return None
         return await self.raised(worker, failed)
 
@@ -205,12 +218,12 @@ class Retries:
                 for message in messages:
                     # A message whose bytes could not be decoded has not been settled before.
                     message.tracker.settle(message.index)
-                    self._signals.raised_after_ack(message, failed)
+                    self._acknowledger.raised_after_ack(message, failed)
                 return
             attempt = await self._next_attempt(worker, messages, failed)
             if attempt is None:
                 return
-            messages = self._handler.not_stored(
+            messages = self._attempts.not_stored(
                 [message for message in messages if is_open(message)]
             )
             for message in messages:
@@ -225,7 +238,7 @@ class Retries:
         """
         for message in messages:
             message.tracker.nack(message.index)
-        self._signals.exit(ending)
+        self._exit(ending)
 
     async def _next_attempt(
         self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException
@@ -255,7 +268,7 @@ class Retries:
             return None
         attempt = first.attempt
         trouble.attempt = attempt + 1
-        self._signals.will_retry(first, error, attempt, wait_s)
+        self._report_retry(first, error, attempt, wait_s)
         with self._clock_stopped(open_messages):
             is_due = await self._waits.until_attempt(worker, open_messages, wait_s)
         if not is_due:
@@ -275,7 +288,19 @@ class Retries:
             # Every message has its verdict. Then the error is reported for one of those whose
             # partition is still ours.
             nacked = [message for message in messages if not message.tracker.is_closed][:1]
-        worker.blocked_on += [self._signals.nack(message, error) for message in nacked]
+        nacks = self._acknowledger.nacks
+        worker.blocked_on += [nacks.failed(message, error) for message in nacked]
+
+    def _report_retry(
+        self, message: Message[Any], reason: BaseException, attempt: int, wait_s: float
+    ) -> None:
+        """Report that call number *attempt* failed, and that another one follows.
+
+        Args:
+            message: That of the call; for a batch its first message.
+        """
+        about = failure_of(self._channel.settings.name, message, reason)
+        self._channel.observer.on(HandlerRetried(**about, attempt=attempt, wait_s=wait_s))
 
     async def _wait_for_service(
         self,
@@ -293,7 +318,7 @@ class Retries:
         wait_s = trouble.waits.next_s()
         if self._hook.may_call_again(error) is None:
             # The store itself reports the errors that it answers for.
-            self._signals.will_retry(open_messages[0], error, first.attempt, wait_s)
+            self._report_retry(open_messages[0], error, first.attempt, wait_s)
         if again.ages:
             is_due = await self._waits.until_attempt(worker, open_messages, wait_s)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from math import inf
+from typing import NamedTuple
 
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.delivery.lanes.lane import Lane
@@ -22,6 +23,16 @@ from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.delivery_hook import DeliveryHook
+
+
+class _Pieces(NamedTuple):
+    """What each of many partitions may bring in its turn."""
+
+    # partition -> most records of it.
+    wanted: dict[TopicPartition, int]
+    left_out: list[TopicPartition]
+    # The partitions that do not have the number of records that most have.
+    changed: list[TopicPartition]
 
 
 class Fetcher:
@@ -195,36 +206,51 @@ class Fetcher:
 
         A look at every partition would cost more than the records. So only those that hold records
         are looked at; all others may bring a piece.
+
+        Args:
+            partitions: How many partitions share the room.
+            least: The fewest records of a piece.
         """
         held = self._held()
         self._taken = sum(held.values())
-        workers = self._settings.concurrency
-        is_keyed = self._lanes.is_keyed
-        settled = self.intake.brought - self._taken
-        piece = max(least, self._pace.look(settled, now, partitions))
+        piece = max(least, self._pace.look(self.intake.brought - self._taken, now, partitions))
         look_s = budget.look_s(len(held))
+        # Otherwise nothing is asked for until a good part of the room is free.
         is_urgent = now - self._turned_at >= look_s or self._runs_dry(held)
         turn = self._turn(held, partitions, room, piece, is_urgent=is_urgent)
         if turn.most:
             self._turned_at = now
+        self._note_room(turn, now + look_s)
+
         most = turn.most
         if not most and self._is_behind_keys(held):
-            most = workers
-        wanted, left_out, changed = self._pieces(turn, held, stopped, has_room=most > 0)
-        more = self._read_ahead(wanted, held, stopped, room)
-        if more:
-            left_out = [name for name in left_out if name not in wanted]
+            # No room is left, and all that takes it waits for keys that are busy. A record for each
+            # worker may come of the partitions that hold nothing: it may have another key.
+            most = self._settings.concurrency
+        pieces = self._pieces(turn, held, stopped, has_room=most > 0)
+        ahead = self._read_ahead(pieces.wanted, held, stopped, room)
         if most:
-            self._shares.changed(changed)
-        if not self._workers.takes_batches:
-            # Workers that take batches may wait for a poll to find that no more can come.
-            self.room.taken(self.intake.brought + turn.most, now + look_s, enough=workers)
-        # If nothing may be fetched although workers are idle, only a verdict can make room, and it
-        # wakes the poll. So no timer is needed. But with keys a worker may look for other keys at
-        # any moment, which wakes nobody.
-        waits_for_verdict = is_urgent and not (is_keyed and self._lanes.ready)
-        again_s = None if wanted or waits_for_verdict else look_s
-        return PollRequest(wanted, most + more, left_out, again_s)
+            self._shares.changed(pieces.changed)
+        left_out = [name for name in pieces.left_out if not ahead or name not in pieces.wanted]
+        is_woken = bool(pieces.wanted) or self._waits_for_verdict(is_urgent=is_urgent)
+        again_s = None if is_woken else look_s
+        return PollRequest(pieces.wanted, most + ahead, left_out, again_s)
+
+    def _note_room(self, turn: Turn, look_at: float) -> None:
+        """Note that there is no room after this turn, so that no poll looks before *look_at*."""
+        if self._workers.takes_batches:
+            # These workers may wait for a poll to find that no more can come.
+            return
+        brought = self.intake.brought + turn.most
+        self.room.taken(brought, look_at, enough=self._settings.concurrency)
+
+    def _waits_for_verdict(self, *, is_urgent: bool) -> bool:
+        """Whether only a verdict can make room, if nothing may be fetched now.
+
+        A verdict wakes the poll, so no timer is needed. But if keys wait, a worker may find one at
+        any moment, which wakes no poll.
+        """
+        return is_urgent and not (self._lanes.is_keyed and self._lanes.ready)
 
     def _turn(
         self,
@@ -257,13 +283,8 @@ class Fetcher:
         stopped: set[TopicPartition],
         *,
         has_room: bool,
-    ) -> tuple[dict[TopicPartition, int], list[TopicPartition], list[TopicPartition]]:
-        """What each partition may bring in its turn.
-
-        Returns:
-            partition -> most records; the partitions left out; and those that do not have the
-            number of records that most have.
-        """
+    ) -> _Pieces:
+        """Return what each partition may bring in its turn."""
         wanted: dict[TopicPartition, int] = {}
         if has_room:
             self._shares.reset(self._table.read_names, max(1, turn.each))
@@ -284,7 +305,7 @@ class Fetcher:
             else:
                 wanted.pop(name, None)
                 left_out.append(name)
-        return wanted, left_out, changed
+        return _Pieces(wanted, left_out, changed)
 
     @property
     def looks_later(self) -> bool:

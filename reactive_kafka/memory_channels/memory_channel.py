@@ -11,7 +11,7 @@ from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.current import RecordPlace
 from reactive_kafka.delivery.lanes.queue import LaneQueue
-from reactive_kafka.delivery.workers.interface import WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.workers.interface import DeliveryOrigins, WorkerSetup
 from reactive_kafka.errors import EncodeError
 from reactive_kafka.failure.strategies import retry_topic_for
 from reactive_kafka.memory_channels.memory_target import MemoryRecord, MemoryTarget
@@ -53,31 +53,27 @@ class MemoryChannel:
         self._lanes = LaneQueue(shared=False)
         self._lane = self._lanes.new(self._tracker)
         totals = PartitionTotals()
-        hook = NoHook(settings.name)
-        spawn = services.tasks.of(target.fail)
         channel = ChannelContext(
             settings=settings,
             clock=clock,
             observer=services.observer,
             totals=lambda _: totals,
-            spawn=spawn,
+            spawn=services.tasks.of(target.fail),
             fail=self._fail,
             progress=lambda: None,
         )
-        acknowledger = Acknowledger(channel, _HandsBack(channel, target), hook)
+        acknowledger = Acknowledger(channel, _HandsBack(channel, target), NoHook(settings.name))
         acknowledger.begins(self._tracker, settings.name)
-        signals = WorkerSignals(channel, acknowledger, self._end, _plans_nothing)
         setup = WorkerSetup(
-            settings,
-            self._lanes,
-            clock,
-            spawn,
-            hook,
+            channel=channel,
+            acknowledger=acknowledger,
+            lanes=self._lanes,
+            exit=self._end,
+            store_plans=_plans_nothing,
             is_ending=services.tasks.is_ending,
-            around=self._around,
-            roots=_roots,
+            origins=DeliveryOrigins(_roots, self._around),
         )
-        self._workers = make(signals, setup)
+        self._workers = make(setup)
         target.handled_by(self._take, self._stop_taking)
 
     def _around(self, call: Call) -> Call:

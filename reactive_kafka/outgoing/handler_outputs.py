@@ -326,11 +326,11 @@ def _settle(message: Message[Any], error: BaseException | None) -> None:
         message.ack()
         return
     _report_lost((message,), error)
-    channel = verdicts_of(message.tracker).channel
+    nacks = verdicts_of(message.tracker).channel.nacks
     if isinstance(error, LeftError):
-        channel.left(message, error)
+        nacks.left(message, error)
     else:
-        channel.failed(message, error)
+        nacks.failed(message, error)
 
 
 def _report_failure(message: Message[Any], error: BaseException | None) -> None:

@@ -67,7 +67,7 @@ class AckingRecord(HandlerRecord):
             message = new_message(None, self.record, self.tracker, self.index)
             channel = verdicts_of(self.tracker).channel
             channel.output_lost(message, error)
-            channel.failed(message, error)
+            channel.nacks.failed(message, error)
 
 
 def _ranges(records: Sequence[AckingRecord]) -> list[tuple[OffsetTracker, int, int]]:

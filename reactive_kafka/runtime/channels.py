@@ -285,9 +285,7 @@ class RunChannels:
         # All sessions of the channel share the runner, so its counts go on through restarts.
         self._runners[settings.name] = runner
         fetch = partial(records_of, services.connector, settings, observer=services.observer)
-        return lambda signals, setup: SparkDispatcher(
-            setup, runner, signals, services.observer, fetch
-        )
+        return lambda setup: SparkDispatcher(setup, runner, fetch)
 
     async def start(self) -> None:
         """Start Spark, and the channels that are enabled and have a handler.

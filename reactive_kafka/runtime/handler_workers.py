@@ -23,7 +23,6 @@ from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.delivery.workers.interface import (
     ChannelWorkers,
     WorkerSetup,
-    WorkerSignals,
 )
 from reactive_kafka.handlers.blocking_calls import as_async
 from reactive_kafka.handlers.dependencies.filling import Dependencies
@@ -88,21 +87,22 @@ def handler_workers(
     is_batch = handlers[0].handler.shape is Shape.BATCH
     chooses = is_chosen(plan.handlers) or skipping.is_needed
 
-    def make(signals: WorkerSignals, setup: WorkerSetup) -> ChannelWorkers:
-        setup = replace(setup, context=surroundings.context)
+    def make(setup: WorkerSetup) -> ChannelWorkers:
         made = [invocation(setup) for invocation in invocations]
         if is_batch:
-            return batch_workers(setup, signals, made[0], skipping if chooses else None)
+            return batch_workers(
+                setup, surroundings.context, made[0], skipping if chooses else None
+            )
         # Where the only handler takes every record, nothing is asked for each record.
         if not chooses:
-            return record_workers(setup, signals, made[0])
+            return record_workers(setup, surroundings.context, made[0])
         branches = [
             Branch(invocation, each.retry, each.when, each.payload_types, each.read)
             for invocation, each in zip(made, handlers, strict=True)
         ]
         if plan.is_broadcast:
-            return broadcast_workers(setup, signals, branches, skipping)
-        return first_match_workers(setup, signals, branches, skipping)
+            return broadcast_workers(setup, surroundings.context, branches, skipping)
+        return first_match_workers(setup, surroundings.context, branches, skipping)
 
     return make
 
@@ -138,10 +138,11 @@ def _invocation(
     )
 
     def make(setup: WorkerSetup) -> Invocation:
-        made = replace(invocation, around=_both(setup.around, invocation.around))
+        made = replace(invocation, around=_both(setup.origins.around, invocation.around))
         # Transactions belong to a session, as its partitions do.
-        if targets and isinstance(setup.hook, ExactlyOnce):
-            return replace(made, emit=make_transactional(transactions=setup.hook))
+        hook = setup.acknowledger.hook
+        if targets and isinstance(hook, ExactlyOnce):
+            return replace(made, emit=make_transactional(transactions=hook))
         return made
 
     return make

@@ -140,14 +140,6 @@ class Acknowledger:
             self.hook.check(delivery.tracker, delivery.index)
         return self.futures.any_of([settle(delivery) for delivery in deliveries])
 
-    def failed(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
-        """What was made of a record could not be written: as :meth:`Nacks.failed`."""
-        return self.nacks.failed(delivery, reason)
-
-    def left(self, delivery: Delivery, why: BaseException) -> None:
-        """As :meth:`Nacks.left`."""
-        self.nacks.left(delivery, why)
-
     def verdict_of(self, delivery: Delivery) -> Future[bool] | None:
         """The answer of a nack that is being carried out; None if there is none."""
         return verdicts_of(delivery.tracker).nacks.get(delivery.index)

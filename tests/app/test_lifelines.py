@@ -10,9 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from contextvars import Context
+from contextvars import Context, copy_context
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -22,12 +22,10 @@ from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.assembly import record_workers
 from reactive_kafka.delivery.invocation import Invocation
 from reactive_kafka.delivery.lanes.queue import LaneQueue
-from reactive_kafka.delivery.workers.interface import WorkerSetup
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.observe.events import LoopBlocked, RecordLeft
 from reactive_kafka.runtime.loop import where_in
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
-from reactive_kafka.verdicts.delivery_hook import NoHook
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -43,6 +41,7 @@ from tests.app.helpers import (
     tp,
     until,
 )
+from tests.delivery.worker_setups import worker_setup
 
 Partitions = frozenset[TopicPartition]
 
@@ -364,10 +363,6 @@ async def test_a_client_that_is_made_anew_commits_before_it_gives_up() -> None:
 
 
 async def test_a_cancelled_worker_is_passed_over_when_work_comes() -> None:
-    class Nobody:
-        def __getattr__(self, name: str) -> Any:
-            raise AssertionError(name)
-
     async def call(value: Any) -> None: ...
 
     tasks: list[asyncio.Task[None]] = []
@@ -381,8 +376,8 @@ async def test_a_cancelled_worker_is_passed_over_when_work_comes() -> None:
         name="orders", topics=("orders",), group_id="g", client={}, concurrency=2
     )
     invocation = Invocation(call=call, decode=None, wants_message=False, ack="post")
-    setup = WorkerSetup(settings, LaneQueue(shared=False), FakeClock(), spawn, NoHook("orders"))
-    workers = record_workers(setup, cast(Any, Nobody()), invocation)
+    setup = worker_setup(settings, LaneQueue(shared=False), FakeClock(), spawn)
+    workers = record_workers(setup, copy_context(), invocation)
     workers.work_is_there()
     await settle_down()
     tasks[0].cancel()

@@ -71,7 +71,7 @@ async def owning(
         tasks=tasks,
         exit=lambda _: None,
     )
-    no_workers = ByWorkers(lambda signals, setup: ChannelWorkers(), keeps_plans=True)
+    no_workers = ByWorkers(lambda setup: ChannelWorkers(), keeps_plans=True)
     consumption = no_workers if keeps_plans else ByIteration()
     channel = ChannelLifecycle(
         ChannelBlueprint(

@@ -8,21 +8,20 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 from operator import attrgetter
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.assembly import record_workers
 from reactive_kafka.delivery.invocation import Invocation
 from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.delivery.lanes.queue import LaneQueue
-from reactive_kafka.delivery.workers.interface import NoWorkers, WorkerSetup
+from reactive_kafka.delivery.workers.interface import NoWorkers
 from reactive_kafka.delivery.workers.worker import Worker
 from reactive_kafka.testing import FakeClock, record
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.delivery_hook import NoHook
 from reactive_kafka.verdicts.message import Message
 from tests.app.helpers import settle_down, tp
+from tests.delivery.worker_setups import worker_setup
 
 
 async def test_who_was_alone_takes_no_record_of_a_key_that_another_worker_has() -> None:
@@ -45,9 +44,8 @@ async def test_who_was_alone_takes_no_record_of_a_key_that_another_worker_has() 
     invocation = Invocation(call=handler, decode=None, wants_message=True, ack="post")
     lanes = LaneQueue(shared=False, key_of=attrgetter("key"), keys_are_total=True)
     # The clock stands, so no stretch is ever over.
-    setup = WorkerSetup(settings, lanes, FakeClock(), spawn, NoHook("orders"))
-    signals = SimpleNamespace(progress=lambda lane: None)
-    workers = record_workers(setup, cast(Any, signals), invocation)
+    setup = worker_setup(settings, lanes, FakeClock(), spawn)
+    workers = record_workers(setup, copy_context(), invocation)
     tracker = OffsetTracker(tp(), 0)
     came = [record(offset=at, key=key) for at, key in enumerate((b"a", b"b", b"b", b"c"))]
     lanes.add(lanes.new(tracker), came, tracker.deliver(range(4), 4), 0.0)

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextvars import Context
-from types import SimpleNamespace
-from typing import Any, cast
+from contextvars import Context, copy_context
+from typing import Any
 
 import pytest
 
@@ -17,11 +16,10 @@ from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.assembly import record_workers
 from reactive_kafka.delivery.invocation import Invocation
 from reactive_kafka.delivery.lanes.queue import LaneQueue
-from reactive_kafka.delivery.workers.interface import WorkerSetup
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.delivery_hook import NoHook
 from tests.app.helpers import settle_down, tp
 from tests.delivery.test_lanes import records
+from tests.delivery.worker_setups import worker_setup
 
 Act = Callable[[OffsetTracker], object]
 
@@ -47,10 +45,8 @@ async def run(tracker: OffsetTracker, act: Act, count: int = 3) -> int:
         name="orders", topics=("orders",), group_id="g", ordering="unordered", concurrency=2
     )
     invocation = Invocation(call=call, decode=None, wants_message=False, ack="post")
-    setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, spawn, NoHook("orders"))
-    # No call fails, so it is asked nothing else.
-    signals = SimpleNamespace(progress=lambda lane: None)
-    workers = record_workers(setup, cast(Any, signals), invocation)
+    setup = worker_setup(settings, lanes, SYSTEM_CLOCK, spawn)
+    workers = record_workers(setup, copy_context(), invocation)
     lanes.add(lanes.new(tracker), records(*range(count)), tracker.deliver(range(count), count), 0.0)
     workers.work_is_there()
     await settle_down()

@@ -7,15 +7,13 @@ from operator import attrgetter
 from typing import Any
 
 from reactive_kafka.backoff import drawn_chance
-from reactive_kafka.clock import Clock
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.invocation import Invocation, batch_call
 from reactive_kafka.delivery.lanes.lane import Lane, LaneSlice
 from reactive_kafka.delivery.lanes.queue import LaneQueue, lanes_in
-from reactive_kafka.delivery.retry import RetriedHandler, Retries
+from reactive_kafka.delivery.retry import HandlerAttempts, RetriedHandler, Retries
 from reactive_kafka.delivery.returned import ReturnedUnsettled
 from reactive_kafka.delivery.skipping import Skipping
-from reactive_kafka.delivery.workers.interface import WorkerSignals
 from reactive_kafka.delivery.workers.isolation import Isolation
 from reactive_kafka.delivery.workers.worker import Worker
 from reactive_kafka.errors import DecodeError
@@ -23,7 +21,9 @@ from reactive_kafka.failure.routes import after_attempt
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord
+from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.batch import Batch, Piece, batch_of, settle_all, undecoded
+from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.delivery_hook import DeliveryHook
 from reactive_kafka.verdicts.message import Message, new_message
@@ -32,6 +32,48 @@ _HEADERS = attrgetter("headers")
 
 Refused = tuple[Message[Any], BaseException]
 """A message that does not reach the handler, and why."""
+
+
+class BatchAttempts(HandlerAttempts):
+    """Calls a handler with batches.
+
+    Args:
+        returned: Keeps the messages that the handler leaves without a verdict.
+    """
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        hook: DeliveryHook,
+        isolation: Isolation,
+        returned: ReturnedUnsettled | None,
+    ) -> None:
+        self._invocation = invocation
+        self._hook = hook
+        self._isolation = isolation
+        self._returned = returned
+        self._call = batch_call(invocation)
+
+    async def call(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
+        """Call the handler with these messages."""
+        batch = messages if isinstance(messages, Batch) else Batch(messages)
+        await self._isolation.apart(worker, self._call)(batch)
+
+    async def returned(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
+        """Settle the messages, if the handler's return is their ack."""
+        if self._invocation.ack == "post":
+            if self._invocation.awaits_commits:
+                await self._isolation.done(worker, [Batch(messages).ack()])
+            else:
+                settle_all(messages)
+        elif self._returned is not None and self._invocation.ack == "manual":
+            for message in messages:
+                if is_open(message):
+                    self._returned.add(message)
+
+    def not_stored(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
+        """Return those of the messages that the checkpoint store does not have."""
+        return self._hook.before_call(messages) if messages else messages
 
 
 class BatchHandler(RetriedHandler):
@@ -47,32 +89,7 @@ class BatchHandler(RetriedHandler):
     ) -> None:
         self.invocation = invocation
         self._settings = settings
-        self._hook = hook
-        self._isolation = isolation
-        # Keeps the messages that the handler leaves without a verdict.
-        self._returned = returned
-        self._call = batch_call(invocation)
-
-    async def call(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
-        """Call the handler with these messages."""
-        batch = messages if isinstance(messages, Batch) else Batch(messages)
-        await self._isolation.apart(worker, self._call)(batch)
-
-    async def returned(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
-        """Settle the messages, if the handler's return is their ack."""
-        if self.invocation.ack == "post":
-            if self.invocation.awaits_commits:
-                await self._isolation.done(worker, [Batch(messages).ack()])
-            else:
-                settle_all(messages)
-        elif self._returned is not None and self.invocation.ack == "manual":
-            for message in messages:
-                if is_open(message):
-                    self._returned.add(message)
-
-    def not_stored(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
-        """Return those of the messages that the checkpoint store does not have."""
-        return self._hook.before_call(messages) if messages else messages
+        self.attempts = BatchAttempts(invocation, hook, isolation, returned)
 
     def has_next(self, message: Message[Any], error: BaseException) -> bool:
         """Return False: there is one handler."""
@@ -104,23 +121,23 @@ class BatchRunner:
         handler: BatchHandler,
         retries: Retries,
         skipping: Skipping | None,
-        settings: IncomingSettings,
+        channel: ChannelContext,
+        acknowledger: Acknowledger,
         *,
         lanes: LaneQueue,
-        clock: Clock,
         durations: DurationHistogram,
-        signals: WorkerSignals,
     ) -> None:
-        self._handler = handler
+        settings = channel.settings
+        self._attempts = handler.attempts
         self._invocation = handler.invocation
         self._retries = retries
         self._skipping = skipping
         self._most_records = settings.batch_max_records
         self._most_wait_s = settings.batch_max_wait_s
         self._lanes = lanes
-        self._clock = clock
+        self._clock = channel.clock
         self._durations = durations
-        self._signals = signals
+        self._acknowledger = acknowledger
 
     def take(self, worker: Worker) -> Sequence[Lane]:
         """Take a batch that is due; nothing if none is."""
@@ -165,7 +182,7 @@ class BatchRunner:
         if self._invocation.settles_first:
             for part in slices:
                 part.lane.tracker.settle_range(part.first, part.first + len(part.records))
-                self._signals.settled(part.lane.tracker)
+                self._acknowledger.settled(part.lane.tracker)
         self._refuse(worker, refused)
         if batch:
             await self._call(worker, batch)
@@ -177,13 +194,13 @@ class BatchRunner:
         """Report or nack the records that do not reach the handler."""
         for message, error in refused:
             if self._invocation.settles_first:
-                self._signals.raised_after_ack(message, error)
+                self._acknowledger.raised_after_ack(message, error)
             else:
-                worker.blocked_on.append(self._signals.nack(message, error))
+                worker.blocked_on.append(self._acknowledger.nacks.failed(message, error))
 
     async def _call(self, worker: Worker, batch: Batch[Any]) -> None:
         worker.messages = batch
-        messages = self._handler.not_stored(batch)
+        messages = self._attempts.not_stored(batch)
         worker.messages = messages
         if not messages:
             return
@@ -266,7 +283,7 @@ class BatchRunner:
         refused.clear()
         for message, error in undecoded_ones:
             if skipping.is_too_old(message):
-                self._signals.skip(message, "age")
+                self._acknowledger.skips.skip(message, "age")
             else:
                 refused.append((message, error))
         chosen: list[Message[Any]] = []
@@ -282,7 +299,7 @@ class BatchRunner:
             if why is None:
                 chosen.append(message)
             else:
-                self._signals.skip(message, why)
+                self._acknowledger.skips.skip(message, why)
         return Batch(chosen)
 
 

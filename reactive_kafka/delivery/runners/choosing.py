@@ -22,17 +22,17 @@ from reactive_kafka.delivery.invocation import (
     with_key,
 )
 from reactive_kafka.delivery.returned import ReturnedUnsettled
-from reactive_kafka.delivery.runners.record_runner import RecordHandler
+from reactive_kafka.delivery.runners.record_runner import RecordAttempts, RecordHandler
 from reactive_kafka.delivery.skipping import Skipping
-from reactive_kafka.delivery.workers.interface import WorkerSignals
 from reactive_kafka.delivery.workers.isolation import Isolation
-from reactive_kafka.delivery.workers.worker import Worker
 from reactive_kafka.errors import DecodeError, UnmatchedRecordError
 from reactive_kafka.failure.routes import after_attempt
 from reactive_kafka.formats import SchemaMissing
+from reactive_kafka.observe.events import AlsoFailed
 from reactive_kafka.records import RawRecord
-from reactive_kafka.verdicts.acknowledger import verdicts_of
-from reactive_kafka.verdicts.delivery import is_open
+from reactive_kafka.verdicts.acknowledger import Acknowledger, verdicts_of
+from reactive_kafka.verdicts.channel_context import ChannelContext
+from reactive_kafka.verdicts.delivery import failure_of, is_open
 from reactive_kafka.verdicts.delivery_hook import Call, DeliveryHook
 from reactive_kafka.verdicts.message import Message, new_message
 
@@ -99,17 +99,18 @@ class RecordChoice:
     """What the choosing handlers of a channel have in common: skips, no match, and waits."""
 
     def __init__(
-        self, settings: IncomingSettings, signals: WorkerSignals, skipping: Skipping
+        self, settings: IncomingSettings, acknowledger: Acknowledger, skipping: Skipping
     ) -> None:
         self._settings = settings
-        self._signals = signals
+        # Settles records without a call.
+        self._skips = acknowledger.skips
         self._skipping = skipping
 
     def skips(self, message: Message[Any]) -> bool:
         """Settle a record without a call, if it is filtered or too old. Raises as the filter."""
         why = self._skipping.why(message)
         if why is not None:
-            self._signals.skip(message, why)
+            self._skips.skip(message, why)
         return why is not None
 
     def skips_undecoded(self, message: Message[Any], error: BaseException) -> bool:
@@ -121,7 +122,7 @@ class RecordChoice:
             return False
         if not self._skipping.is_too_old(message):
             return False
-        self._signals.skip(message, "age")
+        self._skips.skip(message, "age")
         return True
 
     def unmatched(self, message: Message[Any]) -> None:
@@ -136,7 +137,7 @@ class RecordChoice:
             raise UnmatchedRecordError(
                 f"channel {self._settings.name!r}: none of its handlers takes this {kind}"
             )
-        self._signals.skip(message, "unmatched")
+        self._skips.skip(message, "unmatched")
 
     def retry_wait_s(
         self, message: Message[Any], error: BaseException, branch: Branch | None
@@ -177,9 +178,9 @@ class FirstMatch(RecordHandler):
         self.invocation = branches[0].invocation
         self._branches = branches
         self._choice = choice
-        self._isolation = isolation
         self._calls = [_settling_call(branch, hook, returned) for branch in branches]
         self.first = _choosing_call(self._handle, branches)
+        self.attempts = RecordAttempts(self.first, isolation)
         # The branch whose call or ``when`` has failed; None: the filter, or no branch took it.
         self._failing: KeptOfRecords[Branch | None] = KeptOfRecords()
 
@@ -197,18 +198,6 @@ class FirstMatch(RecordHandler):
         except BaseException:
             self._failing.keep(message, branch)
             raise
-
-    async def call(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
-        """Call the handler that takes the message."""
-        (message,) = messages
-        await self._isolation.apart(worker, self.first.call)(message)
-
-    async def returned(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
-        """Do nothing: the call settles its message."""
-
-    def not_stored(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
-        """Return all messages: the checkpoint store is asked inside of the call."""
-        return messages
 
     def is_skipped(self, message: Message[Any], error: BaseException) -> bool:
         """Skip a record that is too old and cannot be decoded; return whether it was skipped."""
@@ -268,16 +257,16 @@ class Broadcast(RecordHandler):
         self,
         branches: Sequence[Branch],
         choice: RecordChoice,
-        signals: WorkerSignals,
+        channel: ChannelContext,
         isolation: Isolation,
     ) -> None:
         self.invocation = branches[0].invocation
         self._branches = branches
         self._choice = choice
-        self._signals = signals
-        self._isolation = isolation
+        self._channel = channel
         self._calls = [_sending_call(branch) for branch in branches]
         self.first = _choosing_call(self._handle, branches)
+        self.attempts = RecordAttempts(self.first, isolation)
         self._progress: KeptOfRecords[BroadcastProgress] = KeptOfRecords()
 
     async def _handle(self, message: Message[Any]) -> None:
@@ -313,18 +302,6 @@ class Broadcast(RecordHandler):
     def _has_branch(self, progress: BroadcastProgress) -> bool:
         return progress.position < len(self._branches)
 
-    async def call(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
-        """Call the handlers that have not had the message yet."""
-        (message,) = messages
-        await self._isolation.apart(worker, self.first.call)(message)
-
-    async def returned(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
-        """Do nothing: the call settles its message."""
-
-    def not_stored(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
-        """Return all messages: a broadcast has no checkpoint store."""
-        return messages
-
     def is_skipped(self, message: Message[Any], error: BaseException) -> bool:
         """Skip a record that is too old and cannot be decoded; return whether it was skipped."""
         if (message.tracker, message.index) in self._progress:
@@ -342,7 +319,9 @@ class Broadcast(RecordHandler):
         if progress.error is None:
             progress.error = error
         else:
-            self._signals.also_failed(message, error)
+            # The record will be nacked with the first error.
+            about = failure_of(self._channel.settings.name, message, error)
+            self._channel.observer.on(AlsoFailed(**about))
         return self._has_branch(progress)
 
     def retry_wait_s(self, message: Message[Any], error: BaseException) -> float | None:

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Iterable
-from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Any
 
-from reactive_kafka.clock import Clock
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.current import RecordPlace, itself
 from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.delivery.returned import ReturnedUnsettled
-from reactive_kafka.observe.events import AlsoFailed, HandlerRetried
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord, TopicPartition
-from reactive_kafka.tasks import Spawn
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.channel_context import ChannelContext
-from reactive_kafka.verdicts.delivery import Delivery, failure_of
-from reactive_kafka.verdicts.delivery_hook import Call, DeliveryHook
+from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.verdicts.delivery_hook import Call
+
+StorePlans = Callable[[Iterable[OffsetTracker]], Coroutine[Any, Any, bool]]
+"""Commits until the group has the plans of these trackers.
+
+It returns False if one of the partitions is not ours any more.
+"""
 
 
 class ChannelWorkers:
@@ -152,77 +154,53 @@ class HandlerTotals:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSetup:
-    """What a channel session offers to whoever makes its workers."""
+class DeliveryOrigins:
+    """Which records of Kafka the deliveries of a channel were made of: those that they are.
 
-    settings: IncomingSettings
+    Only a memory channel has others: records age, and its values do not.
+    """
+
+    of: Callable[[Delivery], Iterable[RecordPlace]] = itself
+    # Wraps each call of a handler. The wrapped call takes a message or a batch. None: nothing does.
+    around: Callable[[Call], Call] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSetup:
+    """What a session of a channel has for its workers. Each object gets what it uses of it."""
+
+    channel: ChannelContext
+    # Takes their verdicts.
+    acknowledger: Acknowledger
     lanes: LaneQueue
-    clock: Clock
-    spawn: Spawn
-    # The channel's checkpoint store.
-    hook: DeliveryHook
+    # Called when a handler asked the process to end (SystemExit, KeyboardInterrupt).
+    exit: Callable[[BaseException], None]
+    store_plans: StorePlans
     totals: HandlerTotals = field(default_factory=HandlerTotals)
     # Returns True while every task is being cancelled, as at the end of ``asyncio.run``.
     is_ending: Callable[[], bool] = lambda: False
-    # Wraps each call of a handler. The wrapped call takes a message or a batch.
-    around: Callable[[Call], Call] | None = None
-    # Returns the records of Kafka that a delivery was made of: records age, and values do not.
-    roots: Callable[[Delivery], Iterable[RecordPlace]] = itself
     # Returns the trackers of the partitions that hold records, if the application may keep
     # messages without a verdict.
     trackers: Callable[[], Iterable[OffsetTracker]] = tuple
-    # Each worker runs in a copy of it.
-    context: Context = field(default_factory=copy_context)
+    origins: DeliveryOrigins = DeliveryOrigins()
+
+    @property
+    def settings(self) -> IncomingSettings:
+        """The settings of the channel."""
+        return self.channel.settings
 
 
-class WorkerSignals:
-    """What workers tell their channel. Verdicts go to the channel's acknowledger."""
+class LaneProgress:
+    """Tells the channel that a lane has moved on, if that is awaited."""
 
-    def __init__(
-        self,
-        parts: ChannelContext,
-        acknowledger: Acknowledger,
-        exit: Callable[[BaseException], None],
-        store_plans: Callable[..., Coroutine[Any, Any, bool]],
-    ) -> None:
-        self._parts = parts
+    def __init__(self, channel: ChannelContext, acknowledger: Acknowledger) -> None:
         self._awaited_by = acknowledger.awaited_by
-        self.fail = parts.fail
-        # Call it when a handler asked the process to end (SystemExit, KeyboardInterrupt).
-        self.exit = exit
-        # Commits until the group has the plans of these trackers. Returns False if one of the
-        # partitions is not ours any more.
-        self.store_plans = store_plans
-        # The handler of a message failed for good.
-        self.nack = acknowledger.failed
-        self.verdict_of = acknowledger.verdict_of
-        self.settled = acknowledger.settled
-        self.skip = acknowledger.skips.skip
-        self.raised_after_ack = acknowledger.raised_after_ack
+        self._tell_channel = channel.progress
 
-    def progress(self, lane: Lane) -> None:
-        """Note that a worker turned away from a lane.
+    def left(self, lane: Lane) -> None:
+        """Note that a worker has turned away from a lane.
 
         There may be room for new records, or a drain may be over.
         """
         if self._awaited_by and (lane.revoked or lane.waiting <= lane.low_water):
-            self._parts.progress()
-
-    def will_retry(
-        self, message: Delivery, reason: BaseException, attempt: int, wait_s: float
-    ) -> None:
-        """Report that call number *attempt* failed, and that another one follows.
-
-        Args:
-            message: That of the call; for a batch its first message.
-        """
-        about = failure_of(self._parts.settings.name, message, reason)
-        self._parts.observer.on(HandlerRetried(**about, attempt=attempt, wait_s=wait_s))
-
-    def also_failed(self, message: Delivery, reason: BaseException) -> None:
-        """Report that a further handler of a broadcast failed for good.
-
-        The record will be nacked with the error of the first one that failed.
-        """
-        about = failure_of(self._parts.settings.name, message, reason)
-        self._parts.observer.on(AlsoFailed(**about))
+            self._tell_channel()

@@ -20,7 +20,7 @@ from reactive_kafka.delivery.current import RecordPlace
 from reactive_kafka.delivery.lanes.keyed import KeyedLane
 from reactive_kafka.delivery.lanes.lane import UNKEYED, Lane
 from reactive_kafka.delivery.returned import ReturnedUnsettled
-from reactive_kafka.delivery.workers.interface import ChannelWorkers, WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.workers.interface import ChannelWorkers, LaneProgress, WorkerSetup
 from reactive_kafka.delivery.workers.isolation import Isolation
 from reactive_kafka.delivery.workers.places import WorkerPlaces
 from reactive_kafka.delivery.workers.waits import WorkerWaits
@@ -76,6 +76,7 @@ class WorkerPool(ChannelWorkers):
     """The workers of one channel. A *runner* knows what a worker does with the lanes it takes.
 
     Args:
+        context: Each worker runs in a copy of it.
         returned: The messages whose handlers returned without a verdict.
         may_keep: The application may keep messages after their handler has returned.
     """
@@ -84,7 +85,8 @@ class WorkerPool(ChannelWorkers):
         self,
         runner: Runner,
         setup: WorkerSetup,
-        signals: WorkerSignals,
+        context: Context,
+        progress: LaneProgress,
         *,
         isolation: Isolation,
         places: WorkerPlaces,
@@ -96,13 +98,14 @@ class WorkerPool(ChannelWorkers):
         self._runner = runner
         self._channel_name = setup.settings.name
         self._lanes = setup.lanes
-        self._clock = setup.clock
-        self._spawn = setup.spawn
-        self._context = setup.context
+        self._clock = setup.channel.clock
+        self._spawn = setup.channel.spawn
+        self._acknowledger = setup.acknowledger
+        self._context = context
         self._totals = setup.totals
         self._trackers = setup.trackers
-        self._roots = setup.roots
-        self._signals = signals
+        self._roots = setup.origins.of
+        self._progress = progress
         self._isolation = isolation
         self._places = places
         self._waits = waits
@@ -231,7 +234,7 @@ class WorkerPool(ChannelWorkers):
             if isinstance(lane, KeyedLane) and key is not UNKEYED:
                 lane.free(key)
             self._lanes.release(lane)
-            self._signals.progress(lane)
+            self._progress.left(lane)
 
     def _compact_left_lanes(self, worker: Worker) -> None:
         """Drop settled records of the lanes that a worker has left, which times them.
@@ -371,7 +374,7 @@ class WorkerPool(ChannelWorkers):
                 self._release(worker)
                 self.work_is_there()
 
-        verdict = self._signals.verdict_of(message)
+        verdict = self._acknowledger.verdict_of(message)
         if verdict is None:
             release()
         else:

@@ -203,7 +203,7 @@ class SparkJob:
 
     async def _may_begin(self, runs: Sequence[RecordRun]) -> bool:
         """Let the group store the plans of runs, and return whether they may run."""
-        if not await self._context.signals.store_plans(trackers_of(runs)):
+        if not await self._context.store_plans(trackers_of(runs)):
             self.was_refused = True
             return False
         # The group's position may turn out to be inside of a range. Then the range was divided, and
@@ -243,11 +243,11 @@ class SparkJob:
                 return None if rejected is None else Worked(rejected)
             except OffloadError as error:
                 if isinstance(error.__cause__, SystemExit | KeyboardInterrupt):
-                    context.signals.exit(error.__cause__)
+                    context.exit(error.__cause__)
                     return None
                 decision = attempts.after(error, drawn_chance())
             if isinstance(decision, Leave):
-                context.signals.fail(decision.error)
+                context.channel.fail(decision.error)
                 return None
             if not isinstance(decision, Again):
                 return decision
@@ -329,7 +329,7 @@ class SparkJob:
     def _replan(self, run: RecordRun, parts: Sequence[RecordRun], error: OffloadError) -> None:
         """Plan the parts of a failed range as ranges of their own, and report the split."""
         run.tracker.replan(run.planned, *(part.planned for part in parts))
-        self._context.observer.on(
+        self._context.channel.observer.on(
             SparkBatchSplit(
                 channel=self._context.settings.name,
                 id=self._context.id_of(run),

@@ -12,10 +12,9 @@ from typing import Any
 from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.delivery.workers.interface import (
     ChannelWorkers,
+    LaneProgress,
     WorkerSetup,
-    WorkerSignals,
 )
-from reactive_kafka.observe.events import Observer
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.batches.cuts import BatchQueue
@@ -49,13 +48,19 @@ class SparkDispatcher(ChannelWorkers):
         self,
         setup: WorkerSetup,
         runner: SparkRunner,
-        signals: WorkerSignals,
-        observer: Observer,
         fetch: Fetch,
     ) -> None:
         self._setup = setup
-        self._clock = setup.clock
-        self._context = JobContext(setup.settings, runner, signals, fetch, observer)
+        self._clock = setup.channel.clock
+        self._progress = LaneProgress(setup.channel, setup.acknowledger)
+        self._context = JobContext(
+            channel=setup.channel,
+            acknowledger=setup.acknowledger,
+            runner=runner,
+            exit=setup.exit,
+            store_plans=setup.store_plans,
+            fetch=fetch,
+        )
         self._queue = BatchQueue(setup.settings, setup.lanes, self._is_free)
         # Job -> when it has started.
         self._jobs: dict[SparkJob, float] = {}
@@ -94,7 +99,7 @@ class SparkDispatcher(ChannelWorkers):
             self._is_running = True
             # A channel that was not enabled at the start needs Spark from now on.
             self._context.runner.engine.open()
-            self._setup.spawn(self._work, f"spark batches of {self._setup.settings.name}")
+            self._setup.channel.spawn(self._work, f"spark batches of {self._setup.settings.name}")
 
     async def _work(self) -> None:
         while not self._is_closed:
@@ -154,9 +159,9 @@ class SparkDispatcher(ChannelWorkers):
 
         async def store() -> None:
             # If this fails, the job of the batch stores the plans again.
-            await self._context.signals.store_plans(trackers_of(runs))
+            await self._setup.store_plans(trackers_of(runs))
 
-        self._setup.spawn(store, f"Spark plan of {self._setup.settings.name}")
+        self._setup.channel.spawn(store, f"Spark plan of {self._setup.settings.name}")
 
     def _drop_next_frame(self) -> None:
         if self._next_frame is not None:
@@ -198,7 +203,7 @@ class SparkDispatcher(ChannelWorkers):
 
         def on_first_call() -> None:
             for lane in lanes:
-                self._context.signals.progress(lane)
+                self._progress.left(lane)
 
         records = sum(run.records for run in runs)
         # Holds the report for `rate_limit` until it was made, which happens once.
@@ -229,7 +234,7 @@ class SparkDispatcher(ChannelWorkers):
                 # records of a poll first.
                 self._start_due()
 
-        self._setup.spawn(
+        self._setup.channel.spawn(
             run, f"spark batch {next(self._job_numbers)} of {self._setup.settings.name}"
         )
 
@@ -246,7 +251,7 @@ class SparkDispatcher(ChannelWorkers):
             self._not_before = self._clock.monotonic() + REFUSED_PLAN_PAUSE_S
         for lane in lanes_of(job.runs):
             self._setup.lanes.release(lane)
-            self._context.signals.progress(lane)
+            self._progress.left(lane)
         self._changed.set()
 
     def stop_retrying(self) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import Future
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.delivery.workers.interface import WorkerSignals
+from reactive_kafka.delivery.workers.interface import StorePlans
 from reactive_kafka.errors import DataLossError, OffloadError, TransientBrokerError
-from reactive_kafka.observe.events import Observer
 from reactive_kafka.records import RawRecord
 from reactive_kafka.spark.batches.attempts import Failed
 from reactive_kafka.spark.batches.columns import ColumnRecord
@@ -22,6 +21,8 @@ from reactive_kafka.spark.batches.spark_batch import Rejected
 from reactive_kafka.spark.channel.refetch import Fetch, raw_records
 from reactive_kafka.spark.channel.runner import SparkRunner
 from reactive_kafka.tracking.tracker import OffsetTracker
+from reactive_kafka.verdicts.acknowledger import Acknowledger
+from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.message import new_message
 
@@ -49,12 +50,20 @@ RunOutcome = Worked | Failed
 class JobContext:
     """What all jobs of one channel session use."""
 
-    settings: IncomingSettings
+    channel: ChannelContext
+    # Takes the verdicts on the records.
+    acknowledger: Acknowledger
     runner: SparkRunner
-    signals: WorkerSignals
+    # Called when a function asked the process to end (SystemExit, KeyboardInterrupt).
+    exit: Callable[[BaseException], None]
+    store_plans: StorePlans
     # Reads records that executors have read, when their content is needed for dead letters.
     fetch: Fetch
-    observer: Observer
+
+    @property
+    def settings(self) -> IncomingSettings:
+        """The settings of the channel."""
+        return self.channel.settings
 
     @property
     def group_id(self) -> str:
@@ -79,7 +88,7 @@ class RunSettler:
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
-        self._signals = context.signals
+        self._acknowledger = context.acknowledger
         self._stop: Future[None] = asyncio.get_running_loop().create_future()
         # Outcomes that are not carried out completely, because of a stop, or because the failure
         # strategy leaves a record unsettled.
@@ -129,7 +138,7 @@ class RunSettler:
         is_settled = tracker.has_settled(run.first, run.end)
         if is_settled:
             tracker.plan_done(run.planned, remember=self._context.commits)
-        self._signals.settled(tracker)
+        self._acknowledger.settled(tracker)
         return is_settled
 
     async def _nack(self, run: RecordRun, reasons: Reasons) -> None:
@@ -188,10 +197,10 @@ class RunSettler:
                 return False
             message: Delivery = new_message(None, record, tracker, index)
             reason = reasons if isinstance(reasons, OffloadError) else reasons[index]
-            verdict = self._signals.nack(message, reason)
+            verdict = self._acknowledger.nacks.failed(message, reason)
             if verdict.done() and not tracker.has_settled(index, index + 1):
                 # The record was nacked before, and that is still being carried out.
-                earlier = self._signals.verdict_of(message)
+                earlier = self._acknowledger.verdict_of(message)
                 if earlier is None:
                     # The failure strategy leaves it unsettled.
                     return False
