@@ -14,8 +14,8 @@ from reactive_kafka.cli.errors import CommandFailed, WrongUsage
 from reactive_kafka.errors import ConfigError, MissingExtraError, ReactiveKafkaError, escaped
 
 MODULES = {
-    "run": "reactive_kafka.cli.application_commands",
-    "check": "reactive_kafka.cli.application_commands",
+    "run": "reactive_kafka.cli.run_command",
+    "check": "reactive_kafka.cli.check_command",
     "schema": "reactive_kafka.cli.schema_command",
     "asyncapi": "reactive_kafka.cli.asyncapi.asyncapi_command",
     "lag": "reactive_kafka.cli.lag_command",
