@@ -36,7 +36,7 @@ FOR_HANDLERS = (
 )
 
 
-@click.command(name="check")
+@click.command(name="check", short_help="Check an application and its configuration.")
 @click.argument("target", metavar="[MODULE:APP]", required=False)
 @options.app_config
 @options.properties(

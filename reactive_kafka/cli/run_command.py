@@ -48,7 +48,7 @@ class RunOptions:
         return [*found, "--", self.target]
 
 
-@click.command(name="run")
+@click.command(name="run", short_help="Run an application, in one process or in several.")
 @options.target
 @options.app_config
 @options.port(
