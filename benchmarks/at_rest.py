@@ -20,7 +20,8 @@ STAGES = {
     "aiokafka, and what is around it": "reactive_kafka.broker.aiokafka.kafka_consumer",
     "HTTP: uvicorn, starlette, h11": "reactive_kafka.http.server, reactive_kafka.http.asgi",
     "prometheus_client, with the first scrape": "reactive_kafka.observe.prometheus",
-    "the command line: click": "reactive_kafka.cli.commands, reactive_kafka.cli.application_commands",
+    "the command line: click": "reactive_kafka.cli.commands, reactive_kafka.cli.run_command, "
+    "reactive_kafka.cli.check_command",
     "pydantic, where JSON is read or written": "reactive_kafka.formats.models",
 }
 """What is imported one after the other, and the modules."""

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from starlette.applications import Starlette
 
+    from reactive_kafka.http.handed_connections import HandedConnections
     from reactive_kafka.http.server import HttpServer
 
 
@@ -83,6 +84,8 @@ class App(Decorators):
         self._connector: Connector | None = None
         self._spark_engine: Any = None
         self._stores: OpenStore | None = None
+        # Set in a worker of `run --workers`, whose HTTP requests come from its supervisor.
+        self._handed_connections: HandedConnections | None = None
         self._settings: Settings | None = None
         # The configuration as it was read, without channels that were added later.
         self._reading: LoadedConfiguration | None = None
@@ -181,6 +184,7 @@ class App(Decorators):
             connector=self._connector,
             spark=self._spark_engine,
             open_store=self._stores,
+            handed_connections=self._handed_connections,
         )
         ending = RunEnding(on_failure=exit_on_failure, when_caught_up=until_end)
         for emitter in chain.from_iterable(declared.emitters.values()):

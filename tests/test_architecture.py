@@ -89,6 +89,7 @@ DOORS: dict[str, set[str]] = {
     "starlette": {"http"},
     "uvicorn": {"http.http_connection"},
     "uvloop": {"runtime.signals"},
+    "watchfiles": {"cli.workers.reloader"},
     "yaml": {"config.yaml_text"},
 }
 """Library -> the only modules, or rooms, that import it."""
@@ -109,6 +110,7 @@ ONLY_INSIDE_FUNCTIONS = {
     "referencing",
     "rich",
     "uvloop",
+    "watchfiles",
     "yaml",
 }
 

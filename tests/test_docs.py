@@ -34,7 +34,7 @@ from reactive_kafka.config.client_properties import PROPERTIES
 from reactive_kafka.config.keys import INCOMING, PLAIN_SECTIONS
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.observe.catalogue import CATALOGUE
+from reactive_kafka.observe.catalogue import CATALOGUE, OF_A_SUPERVISOR
 from reactive_kafka.testing import TestApp, run_in_virtual_time
 from reactive_kafka.tracing.attributes import ATTEMPT, CHANNEL, UNLINKED
 from tests import pages
@@ -446,7 +446,8 @@ def test_every_name_in_the_text_is_one_of_the_code(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_metric_in_the_text_is_in_the_catalogue(page: Path) -> None:
     # A table.
-    metrics = {metric.name.removeprefix("reactive_kafka_") for metric in CATALOGUE} | {
+    catalogue = (*CATALOGUE, *OF_A_SUPERVISOR)
+    metrics = {metric.name.removeprefix("reactive_kafka_") for metric in catalogue} | {
         "checkpoints"
     }
     named = set(re.findall(r"\breactive_kafka_(\w+)", page.read_text()))

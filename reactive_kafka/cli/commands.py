@@ -15,8 +15,8 @@ from reactive_kafka.errors import ConfigError, MissingExtraError, ReactiveKafkaE
 from reactive_kafka.formats.format_names import FormatError
 
 MODULES = {
-    "run": "reactive_kafka.cli.application_commands",
-    "check": "reactive_kafka.cli.application_commands",
+    "run": "reactive_kafka.cli.run_command",
+    "check": "reactive_kafka.cli.check_command",
     "schema": "reactive_kafka.cli.schema_command",
     "asyncapi": "reactive_kafka.cli.asyncapi.asyncapi_command",
     "produce": "reactive_kafka.cli.records.produce_command",
@@ -24,13 +24,15 @@ MODULES = {
     "lag": "reactive_kafka.cli.lag_command",
     "offsets": "reactive_kafka.cli.offsets.offsets_command",
     "dlq": "reactive_kafka.cli.dlq.dlq_command",
+    "init": "reactive_kafka.cli.new_project.init_command",
     "broker": "reactive_kafka.cli.developer_commands",
     "spark": "reactive_kafka.cli.developer_commands",
     "demo": "reactive_kafka.cli.developer_commands",
+    "completion": "reactive_kafka.cli.completion_command",
 }
 """Command -> the module with the function of its name, in the order of the help."""
 # Commands that are planned.
-LATER = ("channels", "init")
+LATER = ("channels",)
 
 
 class Commands(click.Group):
@@ -102,6 +104,7 @@ def commands() -> None:
     \b
     First steps:
       reactive-kafka demo                 see everything at work, no Kafka needed
+      reactive-kafka init billing         make a project that runs and tests itself
       reactive-kafka check billing:app    check the configuration of the App
       reactive-kafka run billing:app      run the App named app in billing.py
 

@@ -113,6 +113,21 @@ class LogOptions:
         return f"{file}{at_line}: [{'.'.join(table)}]"
 
 
+def add_worker_to_records(number: int) -> None:
+    """Give every log record of this process the attribute ``worker_number``.
+
+    Formats of the user's own may show it: ``%(worker_number)s``.
+    """
+    make = logging.getLogRecordFactory()
+
+    def make_numbered(*args: Any, **fields: Any) -> logging.LogRecord:
+        record = make(*args, **fields)
+        record.worker_number = number
+        return record
+
+    logging.setLogRecordFactory(make_numbered)
+
+
 def _unknown(name: str) -> str:
     near = did_you_mean(name, TABLES)
     if near is not None:

@@ -9,7 +9,7 @@ import click
 from reactive_kafka.config.json_schema.config_schema import config_schema
 
 
-@click.command(name="schema")
+@click.command(name="schema", short_help="Print the JSON Schema of a configuration, for editors.")
 def schema() -> None:
     """Print the JSON Schema of a configuration, for completion and errors in editors.
 

@@ -8,6 +8,7 @@ import errno
 import logging
 import socket
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import anyio
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.http.connection_places import Places
 from reactive_kafka.http.guard import is_local
+from reactive_kafka.http.handed_connections import HandedConnections
 from reactive_kafka.http.http_connection import Connection, ConnectionContext, Limits
 from reactive_kafka.observe.events import SafeCaller
 from reactive_kafka.tasks import Fails, Handle, log_failure
@@ -60,8 +62,8 @@ async def serve(
     """
     bound = await _bind(host, port)
     try:
-        server = _Server(asgi, bound, limits or Limits())
-        accepting = Handle(server.accept, "http", fails)
+        server = _Server(asgi, limits or Limits())
+        accepting = Handle(partial(server.accept, bound), "http", fails)
         try:
             yield HttpServer(*bound.getsockname()[:2])
         finally:
@@ -72,6 +74,30 @@ async def serve(
                 await server.close()
     finally:
         bound.close()
+
+
+@contextlib.asynccontextmanager
+async def serve_handed(
+    asgi: ASGIApp, handed: HandedConnections, *, fails: Fails = log_failure
+) -> AsyncIterator[None]:
+    """Serve the connections that another process hands over, until the block ends.
+
+    No connection and no task outlives the block. *fails* is called if the server's task ends by
+    itself.
+
+    Cancellation: Closes the server as well, within a second.
+    """
+    server = _Server(asgi, Limits())
+    handed.open()
+    taking = Handle(partial(server.take, handed), "http", fails)
+    try:
+        yield
+    finally:
+        handed.close()
+        taking.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([taking.task])
+            await server.close()
 
 
 async def _bind(host: str, port: int) -> socket.socket:
@@ -110,15 +136,14 @@ def _bracketed(host: str) -> str:
 
 
 class _Server:
-    """Accepts connections on a socket, and serves them with uvicorn's protocol.
+    """Serves connections with uvicorn's protocol.
 
     asyncio can accept by itself, but without a limit. When descriptors run out, it logs each
     attempt, and tries more and more often: 356,016 lines for 400 clients.
     """
 
-    def __init__(self, asgi: ASGIApp, bound: socket.socket, limits: Limits) -> None:
+    def __init__(self, asgi: ASGIApp, limits: Limits) -> None:
         self._context = ConnectionContext(asgi, limits)
-        self._bound = bound
         self._places: Places[Connection] = Places(
             min(limits.connections, _most_descriptors() // 4), limits.probes
         )
@@ -128,12 +153,12 @@ class _Server:
         # A logging handler may need a descriptor, too, and raise.
         self._log = SafeCaller()
 
-    async def accept(self) -> None:
-        """Accept connections until the task is cancelled."""
+    async def accept(self, bound: socket.socket) -> None:
+        """Accept connections on a socket until the task is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             try:
-                first, _ = await loop.sock_accept(self._bound)
+                first, _ = await loop.sock_accept(bound)
             except ConnectionError:
                 # The client has disconnected already.
                 continue
@@ -142,14 +167,12 @@ class _Server:
                     raise
                 await self._make_room(error)
             else:
-                await self._serve([first, *self._accept_waiting()])
+                await self._serve([first, *_accept_waiting(bound)])
 
-    def _accept_waiting(self) -> Iterator[socket.socket]:
-        """Accept clients that wait already, so that one turn of the loop takes several."""
-        # An error means that no client waits. Any other error will meet the next turn again.
-        with contextlib.suppress(OSError):
-            for _ in range(ACCEPTED_AT_ONCE - 1):
-                yield self._bound.accept()[0]
+    async def take(self, handed: HandedConnections) -> None:
+        """Serve the connections that are handed over, until the task is cancelled."""
+        while True:
+            await self._serve([await handed.next()])
 
     async def _serve(self, clients: list[socket.socket]) -> None:
         """Give each client a place, or close its socket."""
@@ -219,6 +242,14 @@ class _Server:
         # A response is received when its connection is gone. uvicorn has no way to await that.
         while (state.connections or state.tasks) and loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+
+def _accept_waiting(bound: socket.socket) -> Iterator[socket.socket]:
+    """Accept clients that wait already, so that one turn of the loop takes several."""
+    # An error means that no client waits. Any other error will meet the next turn again.
+    with contextlib.suppress(OSError):
+        for _ in range(ACCEPTED_AT_ONCE - 1):
+            yield bound.accept()[0]
 
 
 def _most_descriptors() -> int:

@@ -285,3 +285,12 @@ LOOP_LAG = _gauge(
 
 CATALOGUE = tuple(value for value in tuple(vars().values()) if isinstance(value, Metric))
 """Every metric of this module. The page and a scrape have the same order."""
+
+# Those of the supervisor of `run --workers`, which adds them to the sums of its workers.
+WORKER_UP = _gauge(
+    "worker_up", "", ("worker",), "1 if the worker has answered this scrape, else 0."
+)
+WORKER_RESTARTS = _counter(
+    "worker_restarts_total", "", ("worker",), "How often the worker was started again."
+)
+OF_A_SUPERVISOR = (WORKER_UP, WORKER_RESTARTS)

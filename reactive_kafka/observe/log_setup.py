@@ -110,8 +110,11 @@ class _TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         text = one_line(record.getMessage(), limit=10_000)
+        # In a worker of `run --workers` each record has the worker's number.
+        number = getattr(record, "worker_number", None)
+        worker = "" if number is None else f"worker {number} "
         lines = [
-            f"{_time(record)} {record.levelname:<7} {record.name}: {text}",
+            f"{_time(record)} {record.levelname:<7} {worker}{record.name}: {text}",
             *_traceback(self, record),
         ]
         return "\n  | ".join(lines)

@@ -174,6 +174,15 @@ class Run:
         """Whether the run is over."""
         return self._state == "ended"
 
+    @property
+    def http_text(self) -> str:
+        """Where it serves HTTP, for the log."""
+        if self.http is not None:
+            return self.http.url
+        if self._plan.settings.http.enabled and self._environment.handed_connections is not None:
+            return "through the supervisor"
+        return "off"
+
     def exit_code(self) -> int:
         """Return the exit code of the process.
 
@@ -211,7 +220,13 @@ class Run:
             stack.callback(self._log.call, self._environment.log.close)
             tasks = Tasks()
             http = self._plan.settings.http
-            if http.enabled:
+            handed = self._environment.handed_connections
+            if http.enabled and handed is not None:
+                from reactive_kafka.http.server import serve_handed
+
+                taking = serve_handed(self._make_asgi(), handed, fails=self._failed)
+                await stack.enter_async_context(taking)
+            elif http.enabled:
                 from reactive_kafka.http.server import serve
 
                 serving = serve(self._make_asgi(), http.host, http.port, fails=self._failed)

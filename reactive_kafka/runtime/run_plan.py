@@ -18,6 +18,7 @@ from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.planning.channel_plans import AppPlan
 
 if TYPE_CHECKING:
+    from reactive_kafka.http.handed_connections import HandedConnections
     from reactive_kafka.spark.session.spark_engine import SparkEngine
 
 
@@ -52,6 +53,8 @@ class RunEnvironment:
     spark: SparkEngine | None = None
     # None: checkpoint stores are opened by their URLs.
     open_store: OpenStore | None = None
+    # The HTTP connections of a worker, which come from its supervisor. None: the run listens.
+    handed_connections: HandedConnections | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

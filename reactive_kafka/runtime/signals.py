@@ -81,7 +81,7 @@ def run_as_process(
                 settings.bootstrap_servers,
                 len(settings.incoming),
                 len(settings.outgoing),
-                run.http.url if run.http is not None else "off",
+                run.http_text,
             )
             await run.wait_asked()
             await stop()

@@ -30,6 +30,14 @@ def test_every_command_has_a_help_with_examples(name: str, tmp_path: Path) -> No
     assert f"reactive-kafka {name}" in ended.out.partition("Examples:")[2]
 
 
+def test_the_list_of_commands_fits_80_columns_and_no_text_is_cut(tmp_path: Path) -> None:
+    ended = cli("--help", cwd=tmp_path, env={"COLUMNS": "80"})
+    lines = ended.out.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in lines] == list(MODULES)
+    assert all(line.endswith(".") and not line.endswith("...") for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
 def test_options_name_their_environment_variable(tmp_path: Path) -> None:
     said = " ".join(cli("run", "--help", cwd=tmp_path).out.split())
     for variable in ("PORT", "LOG_FORMAT", "EXIT_ON_FAILURE", "APP_DIR"):
@@ -58,6 +66,17 @@ def test_an_unknown_command_is_wrong_usage(
     ended = cli(*words, cwd=tmp_path)
     assert ended.code == 2
     assert said in ended.err
+
+
+def test_the_package_itself_is_a_command(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "reactive_kafka", "--version"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("reactive-kafka ")
 
 
 def test_importing_the_command_line_loads_no_command_and_no_extra() -> None:

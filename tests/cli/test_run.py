@@ -235,13 +235,6 @@ def test_a_wrong_configuration_exits_with_2(folder: Path) -> None:
     assert "did you mean 'concurrency'?" in ended.err
 
 
-@pytest.mark.parametrize("flags", [("--workers", "2"), ("--reload",)])
-def test_what_is_still_to_come_is_refused_by_name(flags: tuple[str, ...], folder: Path) -> None:
-    ended = cli("run", "service:app", *flags, cwd=folder)
-    assert ended.code == 2
-    assert f"{flags[0]} is not supported yet" in ended.err
-
-
 FULL = """\
 import asyncio
 import logging

@@ -17,7 +17,7 @@ from reactive_kafka.cli.asyncapi.flows import flows_of
 from reactive_kafka.config.yaml_text import yaml_of
 
 
-@click.command(name="asyncapi")
+@click.command(name="asyncapi", short_help="Print the AsyncAPI 3.0 document of an application.")
 @options.target
 @options.app_config
 @options.app_dir

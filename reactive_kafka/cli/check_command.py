@@ -1,13 +1,12 @@
-"""``reactive-kafka run`` and ``check``: run an application, and check its configuration."""
+"""``reactive-kafka check``: check an application and its configuration."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,8 +14,6 @@ from reactive_kafka.cli import options
 from reactive_kafka.cli.app_loading import load_app
 from reactive_kafka.cli.console_text import counted
 from reactive_kafka.cli.errors import WrongUsage
-from reactive_kafka.cli.run_logging import LogOptions
-from reactive_kafka.cli.spark_progress import bottom_of_the_terminal, show_spark
 from reactive_kafka.config.dump import dump, spark_table
 from reactive_kafka.config.load import toml_of_quarkus
 from reactive_kafka.config.settings import IncomingSettings, Settings
@@ -39,101 +36,7 @@ FOR_HANDLERS = (
 )
 
 
-@click.command(name="run")
-@options.target
-@options.app_config
-@options.port(
-    "REACTIVE_KAFKA_PORT",
-    "Port of /health and /metrics; 0 takes a free one. Default: the port in [http], or 9000.",
-)
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    envvar="REACTIVE_KAFKA_LOG_FORMAT",
-    show_envvar=True,
-    help="Format of the log lines on stderr. Replaces what the application has configured. If "
-    "neither is given: text.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error", "critical"], case_sensitive=False),
-    envvar="REACTIVE_KAFKA_LOG_LEVEL",
-    show_envvar=True,
-    metavar="LEVEL",
-    help="Level of the root logger: debug, info, warning, error or critical. Default: the "
-    "application's, or info.",
-)
-@click.option(
-    "--log-config",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    envvar="REACTIVE_KAFKA_LOG_CONFIG",
-    show_envvar=True,
-    metavar="FILE",
-    help="Configure logging with the tables of logging.config.dictConfig in this file (.toml, "
-    ".yaml, .json).",
-)
-@click.option(
-    "--exit-on-failure",
-    is_flag=True,
-    envvar="REACTIVE_KAFKA_EXIT_ON_FAILURE",
-    show_envvar=True,
-    help="Exit with 1 when a channel has failed, so that a supervisor can restart the process. "
-    "Without this option the other channels continue, and /health/live is DOWN.",
-)
-@click.option(
-    "--until-end",
-    is_flag=True,
-    help="Exit with 0 when every channel that has a handler has handled and committed what was in "
-    "its partitions when they were assigned. Exit with 1 if a channel has failed, a topic is "
-    "missing, or a signal came before.",
-)
-@options.app_dir
-@click.option("--workers", type=int, hidden=True)
-@click.option("--reload", is_flag=True, hidden=True)
-def run(
-    target: str,
-    config: tuple[Path, ...] | None,
-    port: int | None,
-    log_format: Literal["text", "json"] | None,
-    log_level: str | None,
-    log_config: Path | None,
-    exit_on_failure: bool,
-    until_end: bool,
-    app_dir: Path,
-    workers: int | None,
-    reload: bool,
-) -> None:
-    """Run an application until SIGINT (Ctrl-C), SIGTERM or SIGHUP.
-
-    MODULE:APP names the application: billing:app is the App called app in billing.py.
-
-    The first signal drains: fetching stops, running handlers may finish, settled records are
-    committed, and the process exits with 0. A second signal exits immediately, with 1.
-
-    \b
-    Examples:
-      reactive-kafka run billing:app
-      reactive-kafka run shop.billing:app --config prod.toml --port 9100
-      reactive-kafka run backfill:app --until-end
-      REACTIVE_KAFKA__KAFKA__BOOTSTRAP_SERVERS=kafka:9092 reactive-kafka run billing:app
-    """
-    if workers is not None:
-        raise click.UsageError(
-            "--workers is not supported yet: start the command once for each process"
-        )
-    if reload:
-        raise click.UsageError("--reload is not supported yet")
-    logs = LogOptions(log_format, log_level, log_config)
-    with bottom_of_the_terminal() if log_format != "json" else nullcontext() as bottom:
-        app = load_app(target, app_dir)
-        logs.apply()
-        app.configure(config, overrides=None if port is None else {"http": {"port": port}})
-        if bottom is not None:
-            show_spark(app, bottom)
-        app.run(exit_on_failure=exit_on_failure, until_end=until_end)
-
-
-@click.command(name="check")
+@click.command(name="check", short_help="Check an application and its configuration.")
 @click.argument("target", metavar="[MODULE:APP]", required=False)
 @options.app_config
 @options.properties(

@@ -1,0 +1,1 @@
+"""``run --workers`` and ``--reload``: a parent process that starts the application in children."""

@@ -1,0 +1,252 @@
+"""The HTTP endpoints of a supervisor: each request is answered from the answers of the workers.
+
+The workers check ``Host``, origin and token as they would on a port of their own. A refusal of a
+worker is the answer of the supervisor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from reactive_kafka.cli.workers.metric_sums import CONTENT_TYPE, Families, MetricSums, parsed
+from reactive_kafka.cli.workers.worker_health import WorkerProbe, merged_probe
+from reactive_kafka.cli.workers.worker_process import NoAnswerError, WorkerAnswer, WorkerProcess
+from reactive_kafka.observe.catalogue import OF_A_SUPERVISOR, WORKER_UP
+
+PROBE_S = 2.0
+"""How long a worker may take to answer a probe."""
+ANSWER_S = 20.0
+"""How long a worker may take for anything else but a stream."""
+BODY_BYTES = 1024 * 1024
+PROBES = frozenset({"/health", "/health/live", "/health/ready", "/health/started"})
+TO_ALL = "/api/channels/"
+"""Actions on channels go to every worker, because each has its own part of a channel."""
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Any]
+Send = Callable[[Message], Any]
+
+
+class WorkerSlot(Protocol):
+    """The place of one worker, whose processes come and go."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def process(self) -> WorkerProcess | None: ...
+    @property
+    def keeps_failing(self) -> bool: ...
+    @property
+    def restarts(self) -> int: ...
+    @property
+    def last_end(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """One request of a client."""
+
+    method: str
+    path: str
+    # The path with its query.
+    target: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+class SupervisorHttp:
+    """An ASGI application without a framework: it forwards, and merges what comes back."""
+
+    def __init__(self, slots: Sequence[WorkerSlot]) -> None:
+        self._slots = slots
+        self._sums = MetricSums()
+        # A process must not be asked while it is being counted as ended.
+        self._scraping = asyncio.Lock()
+
+    async def ended(self, process: WorkerProcess) -> None:
+        """Keep what a process that has ended had counted."""
+        async with self._scraping:
+            self._sums.ended(process.pid)
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = await _request(scope, receive)
+        if request.method in ("GET", "HEAD") and request.path in PROBES:
+            await _send(send, await self._probe(request))
+        elif request.method in ("GET", "HEAD") and request.path == "/metrics":
+            await _send(send, await self._metrics(request))
+        elif request.method == "POST" and request.path.startswith(TO_ALL):
+            await _send(send, await self._to_all(request))
+        else:
+            await self._forward(request, send)
+
+    async def _probe(self, request: HttpRequest) -> WorkerAnswer:
+        # The answer to a HEAD has no body, and the body is needed here.
+        full = HttpRequest("GET", request.path, request.target, request.headers, b"")
+        asked = [self._ask(slot, full, PROBE_S) for slot in self._slots]
+        found: list[WorkerProbe] = []
+        for slot, answer in zip(self._slots, await asyncio.gather(*asked), strict=True):
+            if isinstance(answer, WorkerAnswer) and answer.status not in (200, 503):
+                return answer
+            found.append(_worker_probe(slot, answer))
+        probe = merged_probe(request.path, found)
+        return _json(probe, 200 if probe["status"] == "UP" else 503)
+
+    async def _metrics(self, request: HttpRequest) -> WorkerAnswer:
+        # The workers answer in Prometheus text, which is what is summed.
+        headers = tuple(pair for pair in request.headers if pair[0] != "accept")
+        plain = HttpRequest("GET", "/metrics", "/metrics", headers, b"")
+        async with self._scraping:
+            processes = [(slot, slot.process) for slot in self._slots]
+            asked = [self._ask(slot, plain, ANSWER_S) for slot in self._slots]
+            found: dict[int, tuple[int, Families]] = {}
+            for (slot, process), answer in zip(
+                processes, await asyncio.gather(*asked), strict=True
+            ):
+                if isinstance(answer, str) or process is None:
+                    continue
+                if answer.status != 200:
+                    return answer
+                # 10,000 partitions have 130,000 lines: probes must not wait for these.
+                families = await asyncio.to_thread(parsed, answer.body.decode())
+                found[process.pid] = (slot.number, families)
+            page = await asyncio.to_thread(self._sums.page, found)
+        body = (page + self._own_metrics(found)).encode()
+        return WorkerAnswer(200, (("content-type", CONTENT_TYPE), _NO_STORE), body)
+
+    def _own_metrics(self, found: Collection[int]) -> str:
+        lines: list[str] = []
+        for metric in OF_A_SUPERVISOR:
+            lines.append(f"# HELP {metric.name} {metric.meaning}")
+            lines.append(f"# TYPE {metric.name} {metric.kind}")
+            for slot in self._slots:
+                value = slot.restarts
+                if metric is WORKER_UP:
+                    value = int(slot.process is not None and slot.process.pid in found)
+                lines.append(f'{metric.name}{{worker="{slot.number}"}} {value}')
+        return "\n".join([*lines, ""])
+
+    async def _to_all(self, request: HttpRequest) -> WorkerAnswer:
+        """Send an action to all workers. The answer with the highest status is that of all."""
+        asked = [self._ask(slot, request, ANSWER_S) for slot in self._slots]
+        answers = [
+            answer if isinstance(answer, WorkerAnswer) else _unavailable(slot, answer)
+            for slot, answer in zip(self._slots, await asyncio.gather(*asked), strict=True)
+        ]
+        return max(answers, key=lambda answer: answer.status)
+
+    async def _ask(
+        self, slot: WorkerSlot, request: HttpRequest, within_s: float
+    ) -> WorkerAnswer | str:
+        """Return the answer of a worker, or why there is none."""
+        if slot.process is None:
+            return slot.last_end
+        try:
+            return await slot.process.answer(
+                request.method, request.target, request.headers, request.body, within_s=within_s
+            )
+        except NoAnswerError as error:
+            return str(error)
+
+    async def _forward(self, request: HttpRequest, send: Send) -> None:
+        """Pass a request to one worker: the one in ``/workers/NUMBER/``, else the first."""
+        slot, target = self._chosen(request)
+        if slot is None:
+            numbers = f"1 to {len(self._slots)}"
+            await _send(send, _text(404, f"there is no such worker; there are {numbers}"))
+            return
+        if slot.process is None:
+            await _send(send, _unavailable(slot, slot.last_end))
+            return
+        is_started = False
+        try:
+            asked = slot.process.asked(request.method, target, request.headers, request.body)
+            async with asked as stream:
+                await send(_start(stream.status, stream.headers))
+                is_started = True
+                async for chunk in stream.chunks():
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except NoAnswerError as error:
+            if not is_started:
+                await _send(send, _unavailable(slot, str(error)))
+                return
+        await send({"type": "http.response.body", "body": b""})
+
+    def _chosen(self, request: HttpRequest) -> tuple[WorkerSlot | None, str]:
+        """Return the worker of a request, and the path there with its query."""
+        if not request.path.startswith("/workers/"):
+            running = [slot for slot in self._slots if slot.process is not None]
+            return (running or self._slots)[0], request.target
+        number, _, rest = request.target.removeprefix("/workers/").partition("/")
+        chosen = [slot for slot in self._slots if str(slot.number) == number]
+        return (chosen[0] if chosen else None), f"/{rest}"
+
+
+def _worker_probe(slot: WorkerSlot, answer: WorkerAnswer | str) -> WorkerProbe:
+    """Return what a probe says of a worker: its answer, or why there is none."""
+    if isinstance(answer, WorkerAnswer):
+        return WorkerProbe(
+            number=slot.number, answer=json.loads(answer.body), state="running", reason=""
+        )
+    if slot.process is None:
+        state = "restarting"
+    elif answer.startswith("it has not answered"):
+        state = "unreachable"
+    else:
+        state = "starting"
+    return WorkerProbe(
+        number=slot.number,
+        answer=None,
+        state=state,
+        reason=answer,
+        keeps_failing=slot.keeps_failing,
+    )
+
+
+async def _request(scope: Mapping[str, Any], receive: Receive) -> HttpRequest:
+    body = b""
+    while len(body) <= BODY_BYTES:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            break
+    query = scope["query_string"].decode("latin-1")
+    path = scope["raw_path"].decode("latin-1")
+    headers = tuple(
+        (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
+    )
+    target = f"{path}?{query}" if query else path
+    return HttpRequest(scope["method"], scope["path"], target, headers, body)
+
+
+_NO_STORE = ("cache-control", "no-store")
+
+
+def _start(status: int, headers: Sequence[tuple[str, str]]) -> Message:
+    encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    return {"type": "http.response.start", "status": status, "headers": encoded}
+
+
+async def _send(send: Send, answer: WorkerAnswer) -> None:
+    headers = [pair for pair in answer.headers if pair[0] != "content-length"]
+    headers.append(("content-length", str(len(answer.body))))
+    await send(_start(answer.status, headers))
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+def _json(content: Mapping[str, Any], status: int) -> WorkerAnswer:
+    body = json.dumps(content, allow_nan=False).encode()
+    return WorkerAnswer(status, (("content-type", "application/json"), _NO_STORE), body)
+
+
+def _text(status: int, text: str) -> WorkerAnswer:
+    headers = (("content-type", "text/plain; charset=utf-8"), _NO_STORE)
+    return WorkerAnswer(status, headers, f"{text}\n".encode())
+
+
+def _unavailable(slot: WorkerSlot, why: str) -> WorkerAnswer:
+    return _text(503, f"worker {slot.number}: {why}")
