@@ -19,6 +19,7 @@ MODULES = {
     "check": "reactive_kafka.cli.application_commands",
     "schema": "reactive_kafka.cli.schema_command",
     "asyncapi": "reactive_kafka.cli.asyncapi.asyncapi_command",
+    "topics": "reactive_kafka.cli.topics.topics_command",
     "produce": "reactive_kafka.cli.records.produce_command",
     "tail": "reactive_kafka.cli.records.tail_command",
     "lag": "reactive_kafka.cli.lag_command",

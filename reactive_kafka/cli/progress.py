@@ -17,7 +17,7 @@ IN_LOG_S = 5.0
 _ERASE = "\r\x1b[K"
 
 
-class Progress:
+class ProgressLine:
     """Writes a line on stderr while its block runs: every few seconds, or in place on a terminal.
 
     A thread writes it, so that it appears also while the event loop is busy or not running.
@@ -43,7 +43,7 @@ class Progress:
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressLine:
         self._thread.start()
         return self
 

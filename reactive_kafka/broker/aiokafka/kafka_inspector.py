@@ -8,19 +8,15 @@ from typing import Any
 
 import aiokafka
 import aiokafka.errors as kafka_errors
-from aiokafka.protocol.admin import (
-    CreateTopicsRequest,
-    DescribeConfigsRequest,
-    DescribeGroupsRequest,
-)
+from aiokafka.protocol.admin import DescribeConfigsRequest, DescribeGroupsRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
+from reactive_kafka.broker.aiokafka import topic_changes
 from reactive_kafka.broker.aiokafka.client_arguments import client_arguments, create_client
 from reactive_kafka.broker.aiokafka.client_calls import within
 from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S, finish
 from reactive_kafka.broker.aiokafka.cluster_queries import KafkaQueries
 from reactive_kafka.broker.aiokafka.connecting import connect
-from reactive_kafka.broker.aiokafka.error_classes import class_for
 from reactive_kafka.broker.aiokafka.error_translation import translate
 from reactive_kafka.broker.aiokafka.group_positions import (
     UNSTABLE_OFFSET_COMMIT,
@@ -28,7 +24,9 @@ from reactive_kafka.broker.aiokafka.group_positions import (
     positions,
 )
 from reactive_kafka.broker.aiokafka.offset_requests import NO_MEMBER, OffsetFetch, commit_request
+from reactive_kafka.broker.aiokafka.topic_changes import TOPIC_RESOURCE
 from reactive_kafka.broker.client import (
+    NO_CONFIG,
     GroupDescription,
     GroupHasMembersError,
     GroupMember,
@@ -37,7 +35,6 @@ from reactive_kafka.broker.client import (
 from reactive_kafka.broker.commit_sizes import split_commit
 from reactive_kafka.errors import (
     BrokerError,
-    FatalBrokerError,
     MetadataTooLargeError,
     OutcomeUnknownError,
     TransientBrokerError,
@@ -50,9 +47,6 @@ ASK_DEADLINE_S = 20.0
 RETRY_S = 0.2
 # A commit without a transaction is stored by then.
 UNSTABLE_S = 1.0
-MOST_REPLICAS = 3
-# Kafka's number for topics among the resources with configs.
-TOPIC_RESOURCE = 2
 ASK_AGAIN = frozenset({14, 15, 16, UNSTABLE_OFFSET_COMMIT})
 """Codes of a coordinator that is being found, loads a group, or has not stored everything yet."""
 HAS_MEMBERS = (
@@ -197,28 +191,27 @@ class AiokafkaInspector(KafkaQueries):
                 found[topic] = {name: value for name, value, *_ in entries}
         return found
 
-    async def create_topic(self, topic: str, partitions: int) -> None:
+    async def create_topic(
+        self,
+        topic: str,
+        partitions: int,
+        replication_factor: int | None = None,
+        config: Mapping[str, str] = NO_CONFIG,
+    ) -> None:
         client = self.client._client
         if self._create is not None:
             self._create(topic, partitions)
             return
-        await within(ASK_DEADLINE_S, client.fetch_all_metadata(), "asking for the brokers")
-        replicas = min(MOST_REPLICAS, len(client.cluster.brokers()))
-        wanted: Any = (topic, partitions, replicas, [], [])
-        request = CreateTopicsRequest([wanted], int(ASK_DEADLINE_S * 1000), False)
-        controller = client.cluster.controller
-        node = controller.nodeId if controller else client.get_random_node()
-        answer = await within(
-            ASK_DEADLINE_S, client.send(node, request), f"creating topic {topic!r}"
-        )
-        for _, error_code, *said in answer.topic_errors:
-            if error_code:
-                error = class_for(error_code)(*[text for text in said if text])
-                if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
-                    raise FatalBrokerError(
-                        f"{error}: the right CREATE on it is missing, or on the cluster"
-                    ) from error
-                raise translate(error) from error
+        await topic_changes.create_topic(client, topic, partitions, replication_factor, config)
+
+    async def add_partitions(self, topic: str, total: int) -> None:
+        await topic_changes.add_partitions(self.client._client, topic, total)
+
+    async def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        await topic_changes.set_topic_config(self.client._client, topic, config)
+
+    async def replication_factors(self, topics: Collection[str]) -> dict[str, int]:
+        return await topic_changes.replication_factors(self.client._client, topics)
 
     async def _ask_coordinator(self, group_id: str, request: Any) -> Any:
         """Return the answer of the group's coordinator. Asks until it is found and loaded."""
