@@ -23,7 +23,7 @@ from reactive_kafka.cli.cluster_access import (
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.progress import ProgressLine
 from reactive_kafka.cli.records.confirmations import Confirmations
-from reactive_kafka.cli.records.record_json import OutgoingRecord, record_of_json
+from reactive_kafka.cli.records.record_json import AddressedRecord, record_of_json
 from reactive_kafka.cli.records.registry_access import schema_source, with_schemas
 from reactive_kafka.cli.records.stdin_lines import InputLines, LineTooLongError
 from reactive_kafka.cli.records.value_texts import json_writer, line_writer
@@ -35,7 +35,7 @@ from reactive_kafka.wire import is_topic
 # How long an interrupted command waits for the broker's confirmation of what it has sent.
 CONFIRM_S = 10.0
 
-ReadLine = Callable[[bytes], OutgoingRecord]
+ReadLine = Callable[[bytes], AddressedRecord]
 
 
 def _headers(
@@ -135,8 +135,8 @@ def produce(
 
 def _record(
     value: bytes | None, key: bytes | None, headers: HeaderPairs, partition: int | None
-) -> OutgoingRecord:
-    return OutgoingRecord(RecordBytes(value, key, headers), partition)
+) -> AddressedRecord:
+    return AddressedRecord(RecordBytes(value, key, headers), partition)
 
 
 async def _produce(
