@@ -19,6 +19,7 @@ MODULES = {
     "check": "reactive_kafka.cli.application_commands",
     "schema": "reactive_kafka.cli.schema_command",
     "asyncapi": "reactive_kafka.cli.asyncapi.asyncapi_command",
+    "channels": "reactive_kafka.cli.channels_command",
     "topics": "reactive_kafka.cli.topics.topics_command",
     "produce": "reactive_kafka.cli.records.produce_command",
     "tail": "reactive_kafka.cli.records.tail_command",
@@ -31,7 +32,7 @@ MODULES = {
 }
 """Command -> the module with the function of its name, in the order of the help."""
 # Commands that are planned.
-LATER = ("channels", "init")
+LATER = ("init",)
 
 
 class Commands(click.Group):
