@@ -549,6 +549,20 @@ class GroupMember(NamedTuple):
     member_id: str
     client_id: str
     host: str
+    # What it has been assigned. Empty also if the broker does not say.
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+class GroupListing(NamedTuple):
+    """A group in the list of all groups."""
+
+    group_id: str
+    # ``consumer``, ``share``, ``connect`` and others; empty for a group that only has positions.
+    protocol_type: str
+    # As in :class:`GroupDescription`. None if the broker is too old to say.
+    state: str | None
+    # How members are assigned partitions: ``classic``, ``consumer`` (KIP-848), ``share``.
+    kind: str = "classic"
 
 
 class GroupDescription(NamedTuple):
@@ -593,6 +607,13 @@ class Inspector(ClusterQueries, Protocol):
 
     async def describe_group(self, group_id: str) -> GroupDescription:
         """Return what the broker says about a group, also if it does not know the group."""
+
+    async def list_groups(self) -> list[GroupListing]:
+        """Return all groups of the cluster, sorted by name.
+
+        Raises:
+            FatalBrokerError: The broker does not list groups (the embedded one).
+        """
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Store positions of a group without members, in one attempt. Lower ones are stored, too.

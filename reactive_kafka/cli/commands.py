@@ -23,6 +23,7 @@ MODULES = {
     "topics": "reactive_kafka.cli.topics.topics_command",
     "produce": "reactive_kafka.cli.records.produce_command",
     "tail": "reactive_kafka.cli.records.tail_command",
+    "groups": "reactive_kafka.cli.groups_command",
     "lag": "reactive_kafka.cli.lag_command",
     "offsets": "reactive_kafka.cli.offsets.offsets_command",
     "dlq": "reactive_kafka.cli.dlq.dlq_command",

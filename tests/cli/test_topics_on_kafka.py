@@ -18,11 +18,15 @@ from tests.cli.process import Ended
 pytestmark = pytest.mark.kafka
 
 
-def run(*arguments: str) -> Ended:
-    done = CliRunner().invoke(commands, ["topics", *arguments])
+def run_command(*arguments: str) -> Ended:
+    done = CliRunner().invoke(commands, list(arguments))
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return Ended(done.exit_code, done.stdout, done.stderr)
+
+
+def run(*arguments: str) -> Ended:
+    return run_command("topics", *arguments)
 
 
 def configs_of(servers: str, topic: str, *names: str) -> dict[str, str | None]:

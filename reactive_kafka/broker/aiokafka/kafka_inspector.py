@@ -18,6 +18,13 @@ from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S, finish
 from reactive_kafka.broker.aiokafka.cluster_queries import KafkaQueries
 from reactive_kafka.broker.aiokafka.connecting import connect
 from reactive_kafka.broker.aiokafka.error_translation import translate
+from reactive_kafka.broker.aiokafka.group_listing import (
+    CONSUMER,
+    SHARE,
+    classic_member,
+    describe_newer,
+    list_groups,
+)
 from reactive_kafka.broker.aiokafka.group_positions import (
     UNSTABLE_OFFSET_COMMIT,
     error_of,
@@ -27,9 +34,10 @@ from reactive_kafka.broker.aiokafka.offset_requests import NO_MEMBER, OffsetFetc
 from reactive_kafka.broker.aiokafka.topic_changes import TOPIC_RESOURCE
 from reactive_kafka.broker.client import (
     NO_CONFIG,
+    UNKNOWN_GROUP,
     GroupDescription,
     GroupHasMembersError,
-    GroupMember,
+    GroupListing,
     members_share,
 )
 from reactive_kafka.broker.commit_sizes import split_commit
@@ -137,9 +145,28 @@ class AiokafkaInspector(KafkaQueries):
                 return GroupDescription(None, "", ())
             raise
         _, _, state, protocol_type, _, members, *_ = answer.groups[0]
-        return GroupDescription(
-            state, protocol_type, tuple(GroupMember(*member[:3]) for member in members)
-        )
+        if state == UNKNOWN_GROUP:
+            # That is also the answer for a group of a newer protocol.
+            newer = await self._describe_newer(group_id)
+            if newer is not None:
+                return newer
+        return GroupDescription(state, protocol_type, tuple(map(classic_member, members)))
+
+    async def _describe_newer(self, group_id: str) -> GroupDescription | None:
+
+        async def ask(request: Any) -> Any:
+            return await within(
+                ASK_DEADLINE_S, self._ask_coordinator(group_id, request), f"asking for {group_id!r}"
+            )
+
+        for kind in (CONSUMER, SHARE):
+            found = await describe_newer(group_id, kind, ask)
+            if found is not None:
+                return found
+        return None
+
+    async def list_groups(self) -> list[GroupListing]:
+        return await list_groups(self.client._client)
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         if not offsets:

@@ -8,6 +8,7 @@ from reactive_kafka.broker.client import (
     NO_CONFIG,
     UNKNOWN_GROUP,
     GroupDescription,
+    GroupListing,
     GroupMember,
 )
 from reactive_kafka.broker.memory.memory_queries import MemoryQueries
@@ -49,12 +50,28 @@ class MemoryInspector(MemoryQueries):
             if group is None or not (group.members or group.commits):
                 return GroupDescription(UNKNOWN_GROUP, "", ())
             members = tuple(
-                GroupMember(member.member_id, member.name, "memory")
+                GroupMember(
+                    member.member_id,
+                    member.name,
+                    "memory",
+                    tuple(sorted(member.assignment.partitions)),
+                )
                 for member in group.members.values()
             )
             return GroupDescription(group.state, "consumer" if group.generation else "", members)
 
         return await self._ask("describe_group", describe)
+
+    async def list_groups(self) -> list[GroupListing]:
+
+        def tell() -> list[GroupListing]:
+            return [
+                GroupListing(name, "consumer" if group.generation else "", group.state)
+                for name, group in sorted(self._state.groups.items())
+                if group.members or group.commits
+            ]
+
+        return await self._ask("list_groups", tell)
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         group = self._state.group(group_id)
