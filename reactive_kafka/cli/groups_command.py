@@ -20,7 +20,8 @@ from reactive_kafka.cli.cluster_access import (
 )
 from reactive_kafka.cli.console_text import aligned, counted
 from reactive_kafka.cli.errors import CommandFailed
-from reactive_kafka.cli.progress import ProgressLine
+from reactive_kafka.cli.paging import echo_table
+from reactive_kafka.cli.progress import progress_line
 from reactive_kafka.cli.stored_positions import member_json, member_text
 from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.records import Committed, TopicPartition
@@ -115,7 +116,7 @@ def list_(brokers: BrokerOptions, as_json: bool) -> None:
     if not rows:
         click.echo("there are no groups")
         return
-    click.echo("\n".join(group_table(rows)))
+    echo_table(group_table(rows))
 
 
 def group_table(rows: Iterable[GroupRow]) -> list[str]:
@@ -205,7 +206,7 @@ async def _read(inspector: Inspector, listings: list[GroupListing]) -> list[Grou
             done += 1
             return described, committed
 
-    with ProgressLine("read", lambda: done, len(listings), "groups"):
+    with progress_line("read", lambda: done, len(listings), "groups"):
         answers = await asyncio.gather(*map(ask, listings))
         topics = {tp.topic for _, committed in answers for tp in committed}
         existing = await inspector.topics(topics) if topics else {}

@@ -183,6 +183,17 @@ def test_apply_creates_grows_and_configures_and_leaves_other_configs_alone(shop:
     assert shop.run("plan").out == "1 topic: everything is as declared\n"
 
 
+def test_apply_tells_a_program_what_it_did(shop: Shop) -> None:
+    ended = shop.run("apply", "--yes", "--json")
+    assert ended.code == 0
+    assert [step["do"] for step in json.loads(ended.out)["steps"]] == [
+        "grow",
+        "configure",
+        "create",
+    ]
+    assert "made 3 changes" in ended.err
+
+
 def test_what_would_shrink_is_named_and_the_rest_is_done(shop: Shop) -> None:
     shop.declare(wide={"partitions": 1}, orders={"replication_factor": 3}, new={})
     refused = [

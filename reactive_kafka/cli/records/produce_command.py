@@ -21,7 +21,7 @@ from reactive_kafka.cli.cluster_access import (
     with_broker_options,
 )
 from reactive_kafka.cli.errors import CommandFailed
-from reactive_kafka.cli.progress import ProgressLine
+from reactive_kafka.cli.progress import progress_line
 from reactive_kafka.cli.records.confirmations import Confirmations
 from reactive_kafka.cli.records.record_json import AddressedRecord, record_of_json
 from reactive_kafka.cli.records.registry_access import schema_source, with_schemas
@@ -176,7 +176,7 @@ def _progress_of(confirmations: Confirmations) -> AbstractContextManager[object]
     """Return the progress to show; none while a person types the lines."""
     if sys.stdin is not None and sys.stdin.isatty():
         return nullcontext()
-    return ProgressLine("written", lambda: confirmations.confirmed)
+    return progress_line("written", lambda: confirmations.confirmed)
 
 
 async def _answers_soon(confirmations: Confirmations) -> None:

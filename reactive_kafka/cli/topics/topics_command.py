@@ -21,6 +21,8 @@ from reactive_kafka.cli.cluster_access import (
 )
 from reactive_kafka.cli.console_text import aligned, counted
 from reactive_kafka.cli.errors import CommandFailed
+from reactive_kafka.cli.paging import coloured, echo_table
+from reactive_kafka.cli.progress import waiting_line
 from reactive_kafka.cli.topics.topic_channels import named_topics, uses_of
 from reactive_kafka.cli.topics.topic_plan import (
     AddPartitions,
@@ -62,7 +64,8 @@ def list_(brokers: BrokerOptions, as_json: bool) -> None:
       reactive-kafka topics list billing:app --json
       reactive-kafka topics list --bootstrap-servers localhost:9092
     """
-    rows = asyncio.run(_rows(find_cluster(brokers)))
+    with waiting_line("asking the brokers"):
+        rows = asyncio.run(_rows(find_cluster(brokers)))
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -71,7 +74,7 @@ def list_(brokers: BrokerOptions, as_json: bool) -> None:
         for row in rows
     ]
     head = ("topic", "partitions", "replicas", "channels")
-    click.echo("\n".join(aligned(head, table, left=("topic", "channels"))))
+    echo_table(aligned(head, table, left=("topic", "channels")))
 
 
 async def _rows(cluster: ClusterAccess) -> list[dict[str, Any]]:
@@ -116,7 +119,8 @@ def plan(brokers: BrokerOptions, as_json: bool) -> None:
 @topics.command(name="apply", short_help="Create, grow and configure topics.")
 @with_configuration_options
 @options.asks("topics plan")
-def apply(brokers: BrokerOptions, yes: bool) -> None:
+@options.as_json()
+def apply(brokers: BrokerOptions, yes: bool, as_json: bool) -> None:
     """Create the topics that the configuration declares, and grow and configure those that exist.
 
     Shows what it will do, asks, and does it. It deletes no topic, takes no partitions and no
@@ -131,22 +135,29 @@ def apply(brokers: BrokerOptions, yes: bool) -> None:
     settings = settings_of(brokers)
     cluster = cluster_of_settings(settings)
     planned = asyncio.run(_plan(cluster, settings))
-    click.echo("\n".join(_lines(settings, planned)))
+    # With --json stdout is for the JSON alone.
+    click.echo("\n".join(_lines(settings, planned)), err=as_json)
     if planned.steps:
         options.ask(f"Make {counted(len(planned.steps), 'change')}?", yes=yes)
-        asyncio.run(_carry_out(cluster, planned))
-        click.echo(f"made {counted(len(planned.steps), 'change')}")
+        with waiting_line("changing topics"):
+            asyncio.run(_carry_out(cluster, planned))
+        click.echo(f"made {counted(len(planned.steps), 'change')}", err=as_json)
+    if as_json:
+        click.echo(json.dumps(planned.as_json(), indent=2))
     if planned.refused:
         raise CommandFailed(
             f"{counted(len(planned.refused), 'declaration')} cannot be met: see above"
         )
 
 
+_COLOURS = {CreateTopic: "green", AddPartitions: "yellow", SetConfig: "yellow"}
+
+
 def _lines(settings: Settings, planned: TopicPlan) -> list[str]:
     if not settings.topics:
         return [f"{settings.source} declares no topics: write [topics.NAME]"]
-    lines = [step.text() for step in planned.steps]
-    lines += [f"refused: {line}" for line in planned.refused]
+    lines = [coloured(step.text(), _COLOURS[type(step)]) for step in planned.steps]
+    lines += [coloured(f"refused: {line}", "red") for line in planned.refused]
     if lines:
         return lines
     return [f"{counted(len(settings.topics), 'topic')}: everything is as declared"]
