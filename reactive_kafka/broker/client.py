@@ -31,6 +31,7 @@ from asyncio import Event, Future
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from reactive_kafka.errors import BrokerError, TransientBrokerError
@@ -49,6 +50,7 @@ STATIC_GENERATION = 0
 NO_GROUP = "a consumer without a group_id has no committed positions"
 TRANSACTION_TIMEOUT_MS = 10_000
 """The broker aborts a transaction that is open for so long, for example after its process died."""
+NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 # Kafka's name for the state of a group that the broker does not know.
 UNKNOWN_GROUP = "Dead"
 
@@ -547,6 +549,20 @@ class GroupMember(NamedTuple):
     member_id: str
     client_id: str
     host: str
+    # What it has been assigned. Empty also if the broker does not say.
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+class GroupListing(NamedTuple):
+    """A group in the list of all groups."""
+
+    group_id: str
+    # ``consumer``, ``share``, ``connect`` and others; empty for a group that only has positions.
+    protocol_type: str
+    # As in :class:`GroupDescription`. None if the broker is too old to say.
+    state: str | None
+    # How members are assigned partitions: ``classic``, ``consumer`` (KIP-848), ``share``.
+    kind: str = "classic"
 
 
 class GroupDescription(NamedTuple):
@@ -592,6 +608,13 @@ class Inspector(ClusterQueries, Protocol):
     async def describe_group(self, group_id: str) -> GroupDescription:
         """Return what the broker says about a group, also if it does not know the group."""
 
+    async def list_groups(self) -> list[GroupListing]:
+        """Return all groups of the cluster, sorted by name.
+
+        Raises:
+            FatalBrokerError: The broker does not list groups (the embedded one).
+        """
+
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Store positions of a group without members, in one attempt. Lower ones are stored, too.
 
@@ -611,12 +634,44 @@ class Inspector(ClusterQueries, Protocol):
         DESCRIBE_CONFIGS on it is missing, or the broker is the embedded one.
         """
 
-    async def create_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic with three replicas, or with as many as there are brokers.
+    async def create_topic(
+        self,
+        topic: str,
+        partitions: int,
+        replication_factor: int | None = None,
+        config: Mapping[str, str] = NO_CONFIG,
+    ) -> None:
+        """Create a topic.
+
+        Args:
+            topic: Its name.
+            partitions: The number of partitions.
+            replication_factor: The number of replicas. None: three, or as many as there are
+                brokers.
+            config: Its configs, under Kafka's names. The embedded broker takes none.
 
         Raises:
             BrokerError: The topic exists, or is refused.
         """
+
+    async def add_partitions(self, topic: str, total: int) -> None:
+        """Give a topic *total* partitions, which must be more than it has.
+
+        Raises:
+            BrokerError: The topic does not exist, or the number is refused.
+            FatalBrokerError: A right is missing, or the broker is the embedded one.
+        """
+
+    async def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        """Set configs of a topic. Those that are not named stay as they are.
+
+        Raises:
+            BrokerError: The topic or a config does not exist, or a value is refused.
+            FatalBrokerError: A right is missing, or the broker is the embedded one.
+        """
+
+    async def replication_factors(self, topics: Collection[str]) -> dict[str, int]:
+        """Return topic -> the smallest number of replicas of one of its partitions."""
 
     async def stop(self) -> None:
         """Close the connections."""

@@ -54,6 +54,44 @@ def with_broker_options(command: Callable[..., None]) -> Callable[..., None]:
     return _config(_app(options.app_dir(_servers(called))))
 
 
+def with_application_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command ``[MODULE:APP]`` and the options that name a configuration or the brokers.
+
+    The command gets them as *brokers*.
+    """
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        brokers = BrokerOptions(
+            config=given.pop("config"),
+            app=given.pop("target"),
+            app_dir=given.pop("app_dir"),
+            bootstrap_servers=given.pop("bootstrap_servers"),
+        )
+        command(brokers=brokers, **given)
+
+    return options.maybe_target(options.app_config(options.app_dir(_servers(called))))
+
+
+def with_configuration_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command ``[MODULE:APP]`` and the options that name a configuration.
+
+    The command gets them as *brokers*.
+    """
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        brokers = BrokerOptions(
+            config=given.pop("config"),
+            app=given.pop("target"),
+            app_dir=given.pop("app_dir"),
+            bootstrap_servers=None,
+        )
+        command(brokers=brokers, **given)
+
+    return options.maybe_target(options.app_config(options.app_dir(called)))
+
+
 def _connector_factory() -> Callable[[str], Connector]:
     """Return the maker of connectors: Kafka's own, or what a test set as the command's ``obj``."""
     given: Callable[[str], Connector] | None = click.get_current_context().obj
@@ -104,7 +142,10 @@ def find_cluster(
     """
     if brokers.bootstrap_servers is not None:
         if brokers.config is not None or brokers.app is not None:
-            raise click.UsageError("--bootstrap-servers cannot be combined with --config and --app")
+            raise click.UsageError(
+                "--bootstrap-servers cannot be combined with a configuration: --config, --app, or "
+                "MODULE:APP"
+            )
         return ClusterAccess(brokers.bootstrap_servers, {})
     return cluster_of_settings(settings_of(brokers), client_of, client_of_outgoing)
 

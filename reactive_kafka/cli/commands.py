@@ -19,8 +19,11 @@ MODULES = {
     "check": "reactive_kafka.cli.check_command",
     "schema": "reactive_kafka.cli.schema_command",
     "asyncapi": "reactive_kafka.cli.asyncapi.asyncapi_command",
+    "channels": "reactive_kafka.cli.channels_command",
+    "topics": "reactive_kafka.cli.topics.topics_command",
     "produce": "reactive_kafka.cli.records.produce_command",
     "tail": "reactive_kafka.cli.records.tail_command",
+    "groups": "reactive_kafka.cli.groups_command",
     "lag": "reactive_kafka.cli.lag_command",
     "offsets": "reactive_kafka.cli.offsets.offsets_command",
     "dlq": "reactive_kafka.cli.dlq.dlq_command",
@@ -31,8 +34,6 @@ MODULES = {
     "completion": "reactive_kafka.cli.completion_command",
 }
 """Command -> the module with the function of its name, in the order of the help."""
-# Commands that are planned.
-LATER = ("channels",)
 
 
 class Commands(click.Group):
@@ -46,10 +47,6 @@ class Commands(click.Group):
         return list(MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in LATER:
-            raise click.UsageError(
-                f"{cmd_name!r} is not supported yet; there are {', '.join(MODULES)}"
-            )
         if cmd_name not in MODULES:
             if ctx.resilient_parsing or cmd_name.startswith("-"):
                 # A shell completes the name, or it is an option.

@@ -5,7 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import sys
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,9 +26,14 @@ from reactive_kafka.cli import options
 from reactive_kafka.cli.cluster_access import ClusterAccess, check_reachable
 from reactive_kafka.cli.console_text import aligned
 from reactive_kafka.cli.errors import CommandFailed
+from reactive_kafka.cli.lag_trend import LagHistory, PartitionOffsets
+from reactive_kafka.cli.paging import echo_table
+from reactive_kafka.cli.progress import waiting_line
 from reactive_kafka.cli.stored_positions import GroupView, read_group
+from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.errors import BrokerError, escaped
 
 
 class LagQuery(NamedTuple):
@@ -59,12 +74,23 @@ class Row(NamedTuple):
 @options.servers("Brokers to ask, without a configuration file; requires --group.")
 @click.option("--group", metavar="GROUP", help="Only this group.")
 @options.topics
+@click.option(
+    "--watch",
+    "every_s",
+    type=click.FloatRange(0.1, 86_400),
+    is_flag=False,
+    flag_value=5.0,
+    metavar="[SECONDS]",
+    help="Look again every so many seconds (5 without a number) until Ctrl-C, and show how fast "
+    "the groups catch up. With --json: one array on each line.",
+)
 @options.as_json("Print a JSON array with one object per partition.")
 def lag(
     config: tuple[Path, ...] | None,
     bootstrap_servers: str | None,
     group: str | None,
     topics: tuple[str, ...],
+    every_s: float | None,
     as_json: bool,
 ) -> None:
     """Show how far groups are behind: committed position, log end, and the records between them.
@@ -76,6 +102,7 @@ def lag(
     Examples:
       reactive-kafka lag
       reactive-kafka lag --config prod.toml --topic orders
+      reactive-kafka lag --watch 10
       reactive-kafka lag --bootstrap-servers localhost:9092 --group billing --json
     """
     if bootstrap_servers is not None:
@@ -86,13 +113,65 @@ def lag(
         queries = [LagQuery(group, topics, ClusterAccess(bootstrap_servers, {}))]
     else:
         queries = _configured(config, group, topics)
-    rows = asyncio.run(_rows(queries))
+    with waiting_line("asking the brokers"):
+        rows = asyncio.run(_rows(queries))
+    if every_s is not None:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(_watch(queries, every_s, as_json=as_json))
+        return
     if as_json:
         click.echo(json.dumps([row._asdict() for row in rows], indent=2))
     else:
-        click.echo("\n".join(table(rows)))
+        echo_table(table(rows))
     for note in notes(queries, rows):
         click.echo(note, err=True)
+
+
+async def _watch(queries: Sequence[LagQuery], every_s: float, *, as_json: bool) -> None:
+    async for rows, history in looks(lambda: _rows(queries), SYSTEM_CLOCK, every_s):
+        if as_json:
+            click.echo(json.dumps([row._asdict() for row in rows]))
+            continue
+        if sys.stdout.isatty():
+            click.clear()
+        echo_table(table(rows))
+        for line in trend_lines(rows, history):
+            click.echo(line)
+
+
+async def looks(
+    ask: Callable[[], Awaitable[list[Row]]], clock: Clock, every_s: float
+) -> AsyncIterator[tuple[list[Row], LagHistory]]:
+    """Yield what *ask* returns, every so many seconds, with its history.
+
+    A question that fails is reported on stderr, and asked again.
+    """
+    history = LagHistory()
+    while True:
+        started = clock.monotonic()
+        try:
+            rows = await ask()
+        except (CommandFailed, BrokerError) as error:
+            click.echo(f"{escaped(str(error))}; asking again in {every_s:g} s", err=True)
+        else:
+            offsets = {
+                (row.group, row.topic, row.partition): PartitionOffsets(row.committed, row.log_end)
+                for row in rows
+                if row.committed is not None
+            }
+            history.add(clock.monotonic(), offsets)
+            yield rows, history
+        await asyncio.sleep(max(0.0, started + every_s - clock.monotonic()))
+
+
+def trend_lines(rows: Sequence[Row], history: LagHistory) -> list[str]:
+    """Return a line for each group: how fast it reads, and when it has caught up."""
+    lines = []
+    for group in dict.fromkeys(row.group for row in rows):
+        keys = [(row.group, row.topic, row.partition) for row in rows if row.group == group]
+        trend = history.trend(keys)
+        lines.append(f"group {group}: {'measuring' if trend is None else trend.text()}")
+    return lines
 
 
 def _configured(

@@ -70,6 +70,8 @@ def format_option(help_text: str) -> Decorator:
 
 target = click.argument("target", metavar="MODULE:APP")
 
+maybe_target = click.argument("target", metavar="[MODULE:APP]", required=False)
+
 topic = click.argument("topic", metavar="TOPIC")
 
 topics = click.option(
@@ -109,6 +111,28 @@ def confirmed(command: Callable[..., None]) -> Callable[..., None]:
         command(**given)
 
     return _dry_run(_yes(called))
+
+
+def asks(instead: str) -> Decorator:
+    """Add ``--yes``, and refuse the command without it and without a terminal.
+
+    Args:
+        instead: What to do to change nothing, for the error.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def called(**given: Any) -> None:
+            if not (given["yes"] or sys.stdin.isatty()):
+                raise click.UsageError(
+                    "there is no terminal for the question: use --yes to go ahead without it, or "
+                    f"{instead} to change nothing"
+                )
+            command(**given)
+
+        return _yes(called)
+
+    return decorate
 
 
 def ask(question: str, *, yes: bool) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from reactive_kafka.observe.wording import whole_seconds
+from reactive_kafka.cli.console_text import progress_text, waiting_text
 
 FIRST_AFTER_S = 1.0
 ON_TERMINAL_S = 0.25
@@ -17,76 +17,77 @@ IN_LOG_S = 5.0
 _ERASE = "\r\x1b[K"
 
 
-class Progress:
-    """Writes a line on stderr while its block runs: every few seconds, or in place on a terminal.
+class DoneCount:
+    """How many are done. The command counts, and another thread reads."""
 
-    A thread writes it, so that it appears also while the event loop is busy or not running.
+    def __init__(self) -> None:
+        self.value = 0
+
+    def add(self, count: int) -> None:
+        """Count more of them."""
+        self.value += count
+
+
+@contextmanager
+def progress_line(
+    doing: str, done: Callable[[], int], total: int | None = None, what: str = "records"
+) -> Iterator[None]:
+    """Show a count while the block runs: in place on a terminal, else a line every few seconds.
 
     Args:
-        doing: What is done, in the past tense: ``replayed``.
+        doing: What is done, as a past participle: ``replayed``.
         done: Returns how many are done. It is called from another thread.
         total: How many there are, if that is known.
         what: The noun of what is counted.
     """
 
-    def __init__(
-        self,
-        doing: str,
-        done: Callable[[], int],
-        total: int | None = None,
-        what: str = "records",
-    ) -> None:
-        self._doing = doing
-        self._done = done
-        self._total = total
-        self._what = what
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+    def text(elapsed_s: float) -> str:
+        return progress_text(f"{what} {doing}", done(), total, elapsed_s)
 
-    def __enter__(self) -> Progress:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        started = time.monotonic()
-        is_terminal = _is_terminal()
-        wait_s = FIRST_AFTER_S
-        has_line = False
-        while not self._is_over.wait(wait_s):
-            line = progress_line(
-                self._doing, self._done(), self._total, self._what, time.monotonic() - started
-            )
-            if is_terminal:
-                sys.stderr.write(_ERASE + line)
-                has_line = True
-                wait_s = ON_TERMINAL_S
-            else:
-                sys.stderr.write(line + "\n")
-                wait_s = IN_LOG_S
-            sys.stderr.flush()
-        if has_line:
-            sys.stderr.write(_ERASE)
-            sys.stderr.flush()
+    with _showing(text):
+        yield
 
 
-def _is_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
+@contextmanager
+def waiting_line(doing: str) -> Iterator[None]:
+    """Show what is waited for while the block runs, such as ``asking the brokers``."""
+    with _showing(lambda elapsed_s: waiting_text(doing, elapsed_s)):
+        yield
 
 
-def progress_line(doing: str, done: int, total: int | None, what: str, elapsed_s: float) -> str:
-    """Return a line such as ``1500 of 11868 records replayed, 300 a second, 34s to go``."""
-    rate = done / elapsed_s if elapsed_s > 0 else 0.0
-    counts = f"{done} {what}" if total is None else f"{done} of {total} {what}"
-    parts = [f"{counts} {doing}", f"{rate:.0f} a second"]
-    if total is not None and rate > 0 and done < total:
-        parts.append(f"{whole_seconds((total - done) / rate)} to go")
-    return ", ".join(parts)
+@contextmanager
+def _showing(text: Callable[[float], str]) -> Iterator[None]:
+    """Write *text* of the seconds so far.
+
+    A thread writes it, so that it appears also while the event loop is busy or not running.
+    """
+    is_over = threading.Event()
+    writer = threading.Thread(
+        target=_write, args=(text, is_over), name="progress line", daemon=True
+    )
+    writer.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        writer.join()
+
+
+def _write(text: Callable[[float], str], is_over: threading.Event) -> None:
+    started = time.monotonic()
+    out = sys.stderr
+    is_terminal = out is not None and out.isatty()
+    is_shown = False
+    wait_s = FIRST_AFTER_S if is_terminal else IN_LOG_S
+    while not is_over.wait(wait_s):
+        line = text(time.monotonic() - started)
+        if is_terminal:
+            out.write(_ERASE + line)
+            is_shown = True
+            wait_s = ON_TERMINAL_S
+        else:
+            out.write(line + "\n")
+        out.flush()
+    if is_shown:
+        out.write(_ERASE)
+        out.flush()

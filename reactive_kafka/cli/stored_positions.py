@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from reactive_kafka.broker.client import GroupDescription, GroupMember, Inspector
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore, Write
@@ -81,6 +82,12 @@ class GroupView:
 def member_text(member: GroupMember) -> str:
     """Return a member as one line of text. Its client chose the names, so they are escaped."""
     return one_line(f"{member.client_id} at {member.host} ({member.member_id})")
+
+
+def member_json(member: GroupMember) -> dict[str, Any]:
+    """Return a member as JSON."""
+    partitions = [partition._asdict() for partition in member.partitions]
+    return {**member._asdict(), "partitions": partitions}
 
 
 async def read_group(

@@ -11,8 +11,8 @@ from typing import Any
 
 from reactive_kafka.config import keys
 from reactive_kafka.config.keys import (
-    CHANNEL_SECTIONS,
     KAFKA,
+    NAMED_SECTIONS,
     PLAIN_SECTIONS,
     Meaning,
     NoMeaning,
@@ -84,7 +84,7 @@ class Collected:
 
     Attributes:
         plain: Section -> its table.
-        channels: ``incoming``, ``outgoing`` or ``memory`` -> channel -> its table.
+        named: ``incoming``, ``outgoing``, ``memory`` or ``topics`` -> name -> its table.
         spark_conf: Spark's own properties, under their own names.
         warnings: What to warn of, in order, each once.
     """
@@ -96,7 +96,7 @@ class Collected:
         exposure_of: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self.plain = {name: Table(name, Origin("code")) for name in PLAIN_SECTIONS}
-        self.channels: dict[str, dict[str, Table]] = {kind: {} for kind in CHANNEL_SECTIONS}
+        self.named: dict[str, dict[str, Table]] = {kind: {} for kind in NAMED_SECTIONS}
         self.spark_conf: dict[str, Setting] = {}
         self.warnings: dict[str, None] = {}
         self._problems = problems
@@ -124,21 +124,21 @@ class Collected:
             self._add_spark_property(leaf)
         elif top in PLAIN_SECTIONS:
             self._add_setting(PLAIN_SECTIONS[top], self.plain[top], leaf, leaf.path[1:])
-        elif top in CHANNEL_SECTIONS:
-            self._add_to_channel(top, leaf)
+        elif top in NAMED_SECTIONS:
+            self._add_to_named(top, leaf)
         else:
             reason = keys.unknown_section(leaf.path[0])
             where = leaf.where or f"[{leaf.path[0]}]"
             self._problems.add(self._table_origin(leaf, 1), where, reason)
 
-    def _add_to_channel(self, top: str, leaf: Leaf) -> None:
+    def _add_to_named(self, top: str, leaf: Leaf) -> None:
         name = next(iter(leaf.path[1:]), "X")
         if len(leaf.path) == 1 or (len(leaf.path) == 2 and not _is_empty(leaf.value)):
             self._expect_table(leaf, f"[{top}.{name}]")
             return
         new_table = Table(".".join(leaf.path[:2]), self._table_origin(leaf, 2))
-        table = self.channels[top].setdefault(name, new_table)
-        self._add_setting(CHANNEL_SECTIONS[top], table, leaf, leaf.path[2:])
+        table = self.named[top].setdefault(name, new_table)
+        self._add_setting(NAMED_SECTIONS[top], table, leaf, leaf.path[2:])
 
     def _table_origin(self, leaf: Leaf, depth: int) -> Origin:
         """Return where the table around *leaf* begins, as far as that is known."""

@@ -31,6 +31,11 @@ def dump(settings: Settings) -> dict[str, Any]:
         tables["memory"] = {
             name: _plain(keys.MEMORY, channel) for name, channel in settings.memory.items()
         }
+    if settings.topics:
+        tables["topics"] = {
+            name: _plain(keys.TOPICS, topic) | {"config": dict(topic.config)}
+            for name, topic in settings.topics.items()
+        }
     if settings.schema_registry.url:
         tables["schema_registry"] = _plain(keys.SCHEMA_REGISTRY, settings.schema_registry)
     tracing = _plain(keys.TRACING, settings.tracing)

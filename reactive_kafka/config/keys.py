@@ -24,7 +24,14 @@ from reactive_kafka.config.client_properties import (
 )
 from reactive_kafka.config.fields import Key, keys_of
 from reactive_kafka.config.incoming_kinds import is_dotted
-from reactive_kafka.config.kinds import BOOLEAN, SERVERS, TOPIC, Kind, did_you_mean
+from reactive_kafka.config.kinds import (
+    BOOLEAN,
+    SERVERS,
+    TOPIC,
+    TOPIC_CONFIG,
+    Kind,
+    did_you_mean,
+)
 from reactive_kafka.config.microprofile.smallrye_attributes import attribute
 from reactive_kafka.config.settings import (
     FAILURE,
@@ -35,7 +42,7 @@ from reactive_kafka.config.settings import (
     Settings,
     SparkSettings,
 )
-from reactive_kafka.config.tables import SchemaRegistrySettings, TracingSettings
+from reactive_kafka.config.tables import SchemaRegistrySettings, TopicSettings, TracingSettings
 
 _KAFKA_NAMES = (
     "bootstrap.servers group.id auto.offset.reset enable.auto.commit transactional.id "
@@ -60,12 +67,14 @@ class Section:
     clients: Mapping[str, frozenset[Side]] = field(default_factory=dict)
     # Table inside the section whose keys are names of the user's own -> the kind of their values.
     free: Mapping[str, Kind[str]] = field(default_factory=dict)
+    # Table inside the section whose keys are names of Kafka's, any of them -> the kind of values.
+    open: Mapping[str, Kind[str]] = field(default_factory=dict)
 
     @property
     def tables(self) -> frozenset[str]:
         """The names of the tables inside the section."""
         with_keys = frozenset(name.partition(".")[0] for name in self.keys if "." in name)
-        return with_keys | self.free.keys()
+        return with_keys | self.free.keys() | self.open.keys()
 
 
 BOOTSTRAP_SERVERS = replace(keys_of(Settings)["bootstrap_servers"], target="")
@@ -127,8 +136,11 @@ SPARK = Section("spark", keys_of(SparkSettings))
 HTTP = Section("http", keys_of(HttpSettings))
 SCHEMA_REGISTRY = Section("schema_registry", keys_of(SchemaRegistrySettings))
 TRACING = Section("tracing", keys_of(TracingSettings))
+TOPICS = Section("topics.X", keys_of(TopicSettings), open={"config": TOPIC_CONFIG})
 
 CHANNEL_SECTIONS = {"incoming": INCOMING, "outgoing": OUTGOING, "memory": MEMORY}
+# Sections of which there are several, each with a name.
+NAMED_SECTIONS = {**CHANNEL_SECTIONS, "topics": TOPICS}
 PLAIN_SECTIONS = {
     section.title: section for section in (KAFKA, SPARK, HTTP, SCHEMA_REGISTRY, TRACING)
 }
@@ -177,6 +189,8 @@ def meaning(section: Section, path: tuple[str, ...]) -> Meaning:
     free_table = _own_name(table)
     if free_table in section.free and rest:
         return _route_meaning(section, free_table, rest)
+    if free_table in section.open and rest:
+        return _open_meaning(section, free_table, rest)
     found = _known(section, name) or _in_file(section, name)
     if found is not None:
         return found
@@ -275,6 +289,15 @@ def _route_meaning(section: Section, table: str, written: str) -> Meaning:
     )
 
 
+def _open_meaning(section: Section, table: str, written: str) -> Meaning:
+    """Return the meaning of a key that is a name of Kafka's, such as ``retention.ms``.
+
+    Kafka's names have dots only. A variable has underscores in their place.
+    """
+    name = f"{table}.{written.replace('_', '.').replace('-', '.')}"
+    return Meaning((name,), section.open[table], lambda parsed: {name: parsed}, is_open=True)
+
+
 def _misplaced(section: Section, name: str) -> NoMeaning | None:
     """Return the error for a key that belongs to another section, or is a table; else None."""
     table = name.split(".")[0]
@@ -282,7 +305,7 @@ def _misplaced(section: Section, name: str) -> NoMeaning | None:
         return NoMeaning(f"expected a table: [{section.title}.{name}]")
     if table in section.keys and table not in section.tables:
         return NoMeaning(f"expected {section.keys[table].kind.expects}, not a table", (table,))
-    channels_first = (*CHANNEL_SECTIONS.values(), *PLAIN_SECTIONS.values())
+    channels_first = (*NAMED_SECTIONS.values(), *PLAIN_SECTIONS.values())
     homes = [
         f"[{other.title}]"
         for other in channels_first
@@ -312,7 +335,9 @@ def _unknown(section: Section, written: str) -> NoMeaning:
     if not table:
         name = written
     own = [
-        key.removeprefix(table) for key in (*section.keys, *section.free) if key.startswith(table)
+        key.removeprefix(table)
+        for key in (*section.keys, *section.free, *section.open)
+        if key.startswith(table)
     ]
     near = did_you_mean(name, (*_properties_like(name, table, sides), *own))
     if near is not None:
@@ -369,10 +394,10 @@ def _names_of(section: Section, name: str) -> tuple[str, ...]:
 
 def unknown_section(name: str) -> str:
     """Return what is wrong with a table or a key at the top that is none of ours."""
-    near = did_you_mean(name, (*PLAIN_SECTIONS, *CHANNEL_SECTIONS))
+    near = did_you_mean(name, (*PLAIN_SECTIONS, *NAMED_SECTIONS))
     if near is not None:
         return f"unknown section; did you mean [{near}]?"
     if _known(KAFKA, _own_name(name)):
         return "does not belong at the top but in [kafka]"
-    sections = (*PLAIN_SECTIONS.values(), *CHANNEL_SECTIONS.values())
+    sections = (*PLAIN_SECTIONS.values(), *NAMED_SECTIONS.values())
     return f"unknown section; allowed are {', '.join(f'[{section.title}]' for section in sections)}"

@@ -244,6 +244,17 @@ def is_text(raw: Any) -> bool:
     return isinstance(raw, str) and bool(raw.strip())
 
 
+def _read_topic_config(raw: Any) -> str | None:
+    """Return a topic's config as Kafka writes it: all of its values are text."""
+    if isinstance(raw, bool):
+        return "true" if raw else "false"
+    if isinstance(raw, int | float):
+        return str(raw)
+    if isinstance(raw, list | tuple) and raw and all(map(is_text, raw)):
+        return ",".join(part.strip() for part in raw)
+    return raw.strip() if is_text(raw) else None
+
+
 def _read_topics(raw: Any) -> tuple[str, ...] | None:
     topics = tuple(map(TOPIC.parse, comma_list(raw)))
     return topics if len(set(topics)) == len(topics) else None
@@ -358,6 +369,9 @@ TOPICS = Kind(
     list,
     (str, list),
     json=schemas.TOPICS,
+)
+TOPIC_CONFIG: Kind[str] = Kind(
+    "a string, a number, a boolean or a list of strings", _read_topic_config, json=schemas.CONFIG
 )
 HOSTS = Kind(
     'a list of different host names, without ports: "kafka.example.com"',

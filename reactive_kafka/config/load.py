@@ -57,6 +57,7 @@ from reactive_kafka.config.tables import (
     SchemaRegistrySettings,
     SchemaSettings,
     SparkChannelSettings,
+    TopicSettings,
     TracingSettings,
 )
 from reactive_kafka.errors import ConfigError
@@ -167,7 +168,7 @@ def read_retry(source: str, table: _Tables) -> RetrySettings:
     """
     problems = Problems()
     given = Collected(problems, read_secret)
-    channel = given.channels["incoming"][""] = Table("", Origin(source))
+    channel = given.named["incoming"][""] = Table("", Origin(source))
     given.add(of_code(source, {"incoming": {"": {"retry": table}}}))
     view = View(keys.INCOMING, channel, {})
     check(view, (retries,), problems)
@@ -178,15 +179,16 @@ def read_retry(source: str, table: _Tables) -> RetrySettings:
 
 
 def _refuse_strays(given: Collected, source: str, problems: Problems) -> None:
-    """Refuse channels that only variables name, if a file or code names others: a misspelt name."""
-    for channels in given.channels.values():
-        strays = [name for name, table in channels.items() if table.origin.is_variable]
-        known = channels.keys() - set(strays)
+    """Refuse names that only variables have, if a file or code names others: a misspelt name."""
+    for kind, tables in given.named.items():
+        strays = [name for name, table in tables.items() if table.origin.is_variable]
+        known = tables.keys() - set(strays)
         if not known:
             continue
+        what = "topic" if kind == "topics" else "channel"
         for name in strays:
-            table = channels.pop(name)
-            why = f"{source} has no such channel{unknown_channel(name, known)}"
+            table = tables.pop(name)
+            why = f"{source} has no such {what}{unknown_channel(name, known)}"
             problems.add(table.origin, f"[{table.title}]", why)
 
 
@@ -220,23 +222,26 @@ class SettingsBuilder:
     def settings(self, source: str) -> Settings:
         """Return all settings; *source* names where they come from, for errors."""
         plain = self._given.plain
-        channels = self._given.channels
+        named = self._given.named
         made = Settings(
             source=source,
             bootstrap_servers=View(keys.KAFKA, plain["kafka"], {})["bootstrap_servers"],
             incoming={
-                name: self.incoming(name, table) for name, table in channels["incoming"].items()
+                name: self.incoming(name, table) for name, table in named["incoming"].items()
             },
             outgoing={
-                name: self._outgoing(name, table) for name, table in channels["outgoing"].items()
+                name: self._outgoing(name, table) for name, table in named["outgoing"].items()
             },
-            memory={name: self._memory(name, table) for name, table in channels["memory"].items()},
+            memory={name: self._memory(name, table) for name, table in named["memory"].items()},
             spark=self._spark(View(keys.SPARK, plain["spark"], {})),
             http=self._http(View(keys.HTTP, plain["http"], {})),
             schema_registry=self._registry(
                 View(keys.SCHEMA_REGISTRY, plain["schema_registry"], {})
             ),
             tracing=TracingSettings(**View(keys.TRACING, plain["tracing"], {}).fields()),
+            topics={
+                name: self._declared_topic(name, table) for name, table in named["topics"].items()
+            },
             client={name: value for name, value in values_of(self._kafka).items() if name in SIDES},
             warnings=tuple(self._given.warnings),
         )
@@ -245,7 +250,7 @@ class SettingsBuilder:
 
     def _refuse_shared_groups(self, settings: Settings) -> None:
         for replay, stream, topic in shared_by_replays(settings.incoming.values()):
-            table = self._given.channels["incoming"][replay.name]
+            table = self._given.named["incoming"][replay.name]
             self._problems.add(
                 table.origin,
                 f"[{table.title}] group_id = {replay.group_id!r}",
@@ -347,8 +352,8 @@ class SettingsBuilder:
         return CloudEventsSettings(every=writes_all, **view.fields("cloud_events"))
 
     def _memory(self, name: str, table: Table) -> MemorySettings:
-        for kind, channels in self._given.channels.items():
-            if kind != "memory" and name in channels:
+        for kind in ("incoming", "outgoing"):
+            if name in self._given.named[kind]:
                 why = f"rename it: [{kind}.{name}] has the same name, so decorators could mean both"
                 self._problems.add(table.origin, f"[{table.title}]", why)
         place = f"{table.origin}: [{table.title}]"
@@ -364,6 +369,20 @@ class SettingsBuilder:
             what = f"the channel's name cannot be its topic: {error}"
             self._problems.add(view.table.origin, f"[{view.table.title}]", what)
             return ""
+
+    def _declared_topic(self, name: str, table: Table) -> TopicSettings:
+        where = f"[{table.title}]"
+        try:
+            TOPIC.parse(name)
+        except ValueError as error:
+            self._problems.add(table.origin, where, str(error))
+        view = View(keys.TOPICS, table, {})
+        return TopicSettings(
+            name=name,
+            **view.fields(),
+            config=values_of(view.inside("config")),
+            place=f"{table.origin}: {where}",
+        )
 
     def _client(self, view: View, side: Side) -> dict[str, Any]:
         """Return the raw properties of a client. The channel's own win over those of [kafka]."""

@@ -53,6 +53,7 @@ from reactive_kafka.config.tables import (
     SchemaRegistrySettings,
     SchemaSettings,
     SparkChannelSettings,
+    TopicSettings,
     TracingSettings,
 )
 from reactive_kafka.formats.format_names import FORMATS, KEY_FORMATS, REGISTERED_FORMATS
@@ -595,5 +596,7 @@ class Settings:
     http: HttpSettings = field(default_factory=HttpSettings)
     schema_registry: SchemaRegistrySettings = field(default_factory=SchemaRegistrySettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)
-    client: Mapping[str, Any] = field(default_factory=dict)
+    topics: Mapping[str, TopicSettings] = field(default_factory=dict)
+    # The channels have these properties already.
+    client: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     warnings: tuple[str, ...] = ()

@@ -28,6 +28,8 @@ OnBatchFailure = Literal["nack", "bisect"]
 EventMode = Literal["binary", "structured"]
 # Each job has a thread here and one in the driver.
 MOST_JOBS = 256
+# Kafka counts them in 16 bits.
+MOST_REPLICAS = 2**15 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +235,31 @@ class SchemaSettings:
         True,
         "Register schemas that the subject does not have yet. With `false` it must have them.",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """A topic as the configuration wants it, for ``reactive-kafka topics``.
+
+    ``config`` has Kafka's names. What is None is not compared, and chosen when the topic is
+    created. ``place`` says where the table is, for errors.
+    """
+
+    name: str
+    partitions: int | None = setting(
+        COUNT,
+        None,
+        "The number of partitions. A topic with fewer gets more; one with more keeps them. "
+        "Default: any number; a new topic gets 1.",
+    )
+    replication_factor: int | None = setting(
+        integer(1, MOST_REPLICAS),
+        None,
+        "The number of replicas of each partition, for a new topic. Default: 3, or as many as "
+        "there are brokers.",
+    )
+    config: Mapping[str, str] = field(default_factory=dict)
+    place: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

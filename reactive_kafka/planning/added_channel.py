@@ -46,7 +46,7 @@ def read_added_channel(
     given.add(expanded(of_code(who, {"incoming": {name: table}}), environ))
     settings = reading.settings
     before = reading.settings.incoming
-    for channel in given.channels["incoming"].values():
+    for channel in given.named["incoming"].values():
         incoming = {
             **before,
             name: SettingsBuilder(given, problems, unused).incoming(name, channel),

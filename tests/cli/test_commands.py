@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from reactive_kafka.cli.commands import LATER, MODULES, commands
+from reactive_kafka.cli.commands import MODULES, commands
 from tests.cli.process import cli
 from tests.cli.reference import help_texts, with_help
 
@@ -42,13 +42,6 @@ def test_options_name_their_environment_variable(tmp_path: Path) -> None:
     said = " ".join(cli("run", "--help", cwd=tmp_path).out.split())
     for variable in ("PORT", "LOG_FORMAT", "EXIT_ON_FAILURE", "APP_DIR"):
         assert f"REACTIVE_KAFKA_{variable}" in said
-
-
-@pytest.mark.parametrize("name", LATER)
-def test_a_command_that_is_still_to_come_is_refused_by_name(name: str, tmp_path: Path) -> None:
-    ended = cli(name, "show", cwd=tmp_path)
-    assert ended.code == 2
-    assert f"{name!r} is not supported yet" in ended.err
 
 
 @pytest.mark.parametrize(

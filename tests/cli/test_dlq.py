@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.broker.memory.scripted_faults import Hold
 from reactive_kafka.cli.cluster_access import ClusterAccess
+from reactive_kafka.cli.dlq.dlq_command import DEFAULT_LIMIT
 from reactive_kafka.cli.dlq.letters import progress_group
 from reactive_kafka.cli.dlq.replay import CONFIRM_S, carry_out_replay, plan_replay
 from reactive_kafka.cli.errors import CommandFailed
@@ -581,3 +582,45 @@ def test_offsets_without_records_are_passed(broker: MemoryBroker) -> None:
     replay(broker, "--yes")
     assert values(broker) == ["8", "9"]
     assert positions(broker, MEMORY) == {0: 5, 1: 1}
+
+
+# -- long topics, and machines
+
+
+def test_show_stops_after_a_hundred_records_and_says_how_to_see_the_others() -> None:
+    broker = make_broker(1, "orders", "letters")
+    for offset in range(DEFAULT_LIMIT + 5):
+        write_letter(broker, offset)
+    lines = cli_on(broker, "dlq", "show", "letters").out.splitlines()
+    assert len([line for line in lines if line.startswith("letters-0")]) == DEFAULT_LIMIT
+    assert lines[DEFAULT_LIMIT] == (
+        "the first 100 records of letters; up to 5 more: --all shows them, --limit N the first N"
+    )
+    everything = cli_on(broker, "dlq", "show", "letters", "--all").out.splitlines()
+    assert everything[DEFAULT_LIMIT + 5] == "105 records in letters"
+    # A program does not read what is missing.
+    found = json.loads(cli_on(broker, "dlq", "show", "letters", "--json").out)
+    assert len(found["records"]) == DEFAULT_LIMIT + 5
+    both = cli_on(broker, "dlq", "show", "letters", "--all", "--limit", "1")
+    assert (both.code, "--all and --limit exclude each other" in both.err) == (2, True)
+
+
+def test_replay_tells_a_program_what_it_did(broker: MemoryBroker) -> None:
+    write_letter(broker, 1, topic="payments")
+    planned = cli_on(broker, "dlq", "replay", "letters", "--dry-run", "--json", servers=False)
+    assert planned.code == 1
+    assert json.loads(planned.out)["replayed"] == 0
+    ended = cli_on(broker, "dlq", "replay", "letters", "--yes", "--json", servers=False)
+    found = json.loads(ended.out)
+    [refused] = found.pop("refused_first")
+    assert (refused["partition"], refused["offset"]) == ("letters-0", 2)
+    assert found == {
+        "topic": "letters",
+        "dry_run": False,
+        "targets": {"orders": 3},
+        "replayed": 3,
+        "restamped": 0,
+        "replayed_before": 0,
+        "refused": 1,
+    }
+    assert "replayed 3 records" in ended.err

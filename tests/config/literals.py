@@ -12,12 +12,12 @@ from typing import Any
 
 import yaml
 
-from reactive_kafka.config.keys import CHANNEL_SECTIONS, PLAIN_SECTIONS
+from reactive_kafka.config.keys import NAMED_SECTIONS, PLAIN_SECTIONS
 from tests import pages
 from tests.config import loading
 from tests.pages import PAGES, ROOT
 
-SECTIONS = CHANNEL_SECTIONS.keys() | PLAIN_SECTIONS.keys()
+SECTIONS = NAMED_SECTIONS.keys() | PLAIN_SECTIONS.keys()
 _SHORTHANDS = {"incoming": loading.incoming, "outgoing": loading.outgoing}
 
 

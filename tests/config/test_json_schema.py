@@ -14,13 +14,13 @@ from jsonschema import Draft202012Validator
 from reactive_kafka.config.client_properties import PROPERTIES
 from reactive_kafka.config.collect import Collected
 from reactive_kafka.config.json_schema.config_schema import config_schema
-from reactive_kafka.config.keys import CHANNEL_SECTIONS, KAFKA_SPELLINGS, PLAIN_SECTIONS, Section
+from reactive_kafka.config.keys import KAFKA_SPELLINGS, NAMED_SECTIONS, PLAIN_SECTIONS, Section
 from reactive_kafka.config.kinds import Kind
 from reactive_kafka.config.layers import Problems, expanded, of_mapping
 from tests.config.literals import configurations
 from tests.config.loading import loaded
 
-SECTIONS = CHANNEL_SECTIONS | PLAIN_SECTIONS
+SECTIONS = NAMED_SECTIONS | PLAIN_SECTIONS
 ENVIRON = {"A": "5", "B": "orders"}
 
 
@@ -214,7 +214,7 @@ def tables_of(section: str, path: str | tuple[str, ...], value: Any) -> dict[str
     parts = path.split(".") if isinstance(path, str) else path
     for part in reversed(parts):
         value = {part: value}
-    return {section: {"x": value} if section in CHANNEL_SECTIONS else value}
+    return {section: {"x": value} if section in NAMED_SECTIONS else value}
 
 
 @pytest.mark.parametrize("expects", kinds())
@@ -331,7 +331,7 @@ def _meant(schema: dict[str, Any], node: dict[str, Any]) -> list[dict[str, Any]]
 def test_every_key_is_offered_by_its_name_and_described(title: str) -> None:
     schema = config_schema()
     for name, key in SECTIONS[title].keys.items():
-        node = schema["$defs"][f"{title}.X" if title in CHANNEL_SECTIONS else title]
+        node = schema["$defs"][f"{title}.X" if title in NAMED_SECTIONS else title]
         *tables, own = name.split(".")
         for table in tables:
             node = next(
@@ -372,7 +372,7 @@ def written_tables(draw: st.DrawFn) -> dict[str, Any]:
     tables: dict[str, Any] = {}
     for title, name, kind in draw(st.lists(st.sampled_from(PATHS), min_size=1, max_size=6)):
         value = draw(st.sampled_from(PLAIN)) if draw(st.integers(0, 9)) == 0 else good_value(kind)
-        parts = [title, *(["x"] if title in CHANNEL_SECTIONS else [])]
+        parts = [title, *(["x"] if title in NAMED_SECTIONS else [])]
         parts += name.split(".") if draw(st.booleans()) else [name.replace("_", "-")]
         inner = tables
         for part in parts[:-1]:

@@ -24,12 +24,12 @@ def test_every_table_stands_on_the_page() -> None:
 
 def test_the_tables_name_every_key_and_property() -> None:
     page = PAGE.read_text()
-    sections = (*keys.CHANNEL_SECTIONS.values(), *keys.PLAIN_SECTIONS.values())
+    sections = (*keys.NAMED_SECTIONS.values(), *keys.PLAIN_SECTIONS.values())
     names = {name.rpartition(".")[2] for section in sections for name in section.keys}
     names |= {spelling for prop in PROPERTIES for spelling in (prop.kafka, *prop.also)}
     assert [name for name in sorted(names) if f"`{name}`" not in page] == []
 
 
 def test_every_key_has_a_sentence() -> None:
-    for section in (*keys.CHANNEL_SECTIONS.values(), *keys.PLAIN_SECTIONS.values()):
+    for section in (*keys.NAMED_SECTIONS.values(), *keys.PLAIN_SECTIONS.values()):
         assert all(key.doc.endswith((".", "...")) for key in section.keys.values())

@@ -8,36 +8,41 @@ from typing import Any
 
 import aiokafka
 import aiokafka.errors as kafka_errors
-from aiokafka.protocol.admin import (
-    CreateTopicsRequest,
-    DescribeConfigsRequest,
-    DescribeGroupsRequest,
-)
+from aiokafka.protocol.admin import DescribeConfigsRequest, DescribeGroupsRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
+from reactive_kafka.broker.aiokafka import topic_changes
 from reactive_kafka.broker.aiokafka.client_arguments import client_arguments, create_client
 from reactive_kafka.broker.aiokafka.client_calls import within
 from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S, finish
 from reactive_kafka.broker.aiokafka.cluster_queries import KafkaQueries
 from reactive_kafka.broker.aiokafka.connecting import connect
-from reactive_kafka.broker.aiokafka.error_classes import class_for
 from reactive_kafka.broker.aiokafka.error_translation import translate
+from reactive_kafka.broker.aiokafka.group_listing import (
+    CONSUMER,
+    SHARE,
+    classic_member,
+    describe_newer,
+    list_groups,
+)
 from reactive_kafka.broker.aiokafka.group_positions import (
     UNSTABLE_OFFSET_COMMIT,
     error_of,
     positions,
 )
 from reactive_kafka.broker.aiokafka.offset_requests import NO_MEMBER, OffsetFetch, commit_request
+from reactive_kafka.broker.aiokafka.topic_changes import TOPIC_RESOURCE
 from reactive_kafka.broker.client import (
+    NO_CONFIG,
+    UNKNOWN_GROUP,
     GroupDescription,
     GroupHasMembersError,
-    GroupMember,
+    GroupListing,
     members_share,
 )
 from reactive_kafka.broker.commit_sizes import split_commit
 from reactive_kafka.errors import (
     BrokerError,
-    FatalBrokerError,
     MetadataTooLargeError,
     OutcomeUnknownError,
     TransientBrokerError,
@@ -50,9 +55,6 @@ ASK_DEADLINE_S = 20.0
 RETRY_S = 0.2
 # A commit without a transaction is stored by then.
 UNSTABLE_S = 1.0
-MOST_REPLICAS = 3
-# Kafka's number for topics among the resources with configs.
-TOPIC_RESOURCE = 2
 ASK_AGAIN = frozenset({14, 15, 16, UNSTABLE_OFFSET_COMMIT})
 """Codes of a coordinator that is being found, loads a group, or has not stored everything yet."""
 HAS_MEMBERS = (
@@ -143,9 +145,28 @@ class AiokafkaInspector(KafkaQueries):
                 return GroupDescription(None, "", ())
             raise
         _, _, state, protocol_type, _, members, *_ = answer.groups[0]
-        return GroupDescription(
-            state, protocol_type, tuple(GroupMember(*member[:3]) for member in members)
-        )
+        if state == UNKNOWN_GROUP:
+            # That is also the answer for a group of a newer protocol.
+            newer = await self._describe_newer(group_id)
+            if newer is not None:
+                return newer
+        return GroupDescription(state, protocol_type, tuple(map(classic_member, members)))
+
+    async def _describe_newer(self, group_id: str) -> GroupDescription | None:
+
+        async def ask(request: Any) -> Any:
+            return await within(
+                ASK_DEADLINE_S, self._ask_coordinator(group_id, request), f"asking for {group_id!r}"
+            )
+
+        for kind in (CONSUMER, SHARE):
+            found = await describe_newer(group_id, kind, ask)
+            if found is not None:
+                return found
+        return None
+
+    async def list_groups(self) -> list[GroupListing]:
+        return await list_groups(self.client._client)
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         if not offsets:
@@ -197,28 +218,27 @@ class AiokafkaInspector(KafkaQueries):
                 found[topic] = {name: value for name, value, *_ in entries}
         return found
 
-    async def create_topic(self, topic: str, partitions: int) -> None:
+    async def create_topic(
+        self,
+        topic: str,
+        partitions: int,
+        replication_factor: int | None = None,
+        config: Mapping[str, str] = NO_CONFIG,
+    ) -> None:
         client = self.client._client
         if self._create is not None:
             self._create(topic, partitions)
             return
-        await within(ASK_DEADLINE_S, client.fetch_all_metadata(), "asking for the brokers")
-        replicas = min(MOST_REPLICAS, len(client.cluster.brokers()))
-        wanted: Any = (topic, partitions, replicas, [], [])
-        request = CreateTopicsRequest([wanted], int(ASK_DEADLINE_S * 1000), False)
-        controller = client.cluster.controller
-        node = controller.nodeId if controller else client.get_random_node()
-        answer = await within(
-            ASK_DEADLINE_S, client.send(node, request), f"creating topic {topic!r}"
-        )
-        for _, error_code, *said in answer.topic_errors:
-            if error_code:
-                error = class_for(error_code)(*[text for text in said if text])
-                if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
-                    raise FatalBrokerError(
-                        f"{error}: the right CREATE on it is missing, or on the cluster"
-                    ) from error
-                raise translate(error) from error
+        await topic_changes.create_topic(client, topic, partitions, replication_factor, config)
+
+    async def add_partitions(self, topic: str, total: int) -> None:
+        await topic_changes.add_partitions(self.client._client, topic, total)
+
+    async def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        await topic_changes.set_topic_config(self.client._client, topic, config)
+
+    async def replication_factors(self, topics: Collection[str]) -> dict[str, int]:
+        return await topic_changes.replication_factors(self.client._client, topics)
 
     async def _ask_coordinator(self, group_id: str, request: Any) -> Any:
         """Return the answer of the group's coordinator. Asks until it is found and loaded."""

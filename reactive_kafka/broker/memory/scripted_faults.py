@@ -26,7 +26,17 @@ Request = (
     Question
     | Transactional
     | Literal[
-        "start", "commit", "send", "partitions", "create_topic", "describe_group", "topic_configs"
+        "start",
+        "commit",
+        "send",
+        "partitions",
+        "create_topic",
+        "add_partitions",
+        "set_topic_config",
+        "replication_factors",
+        "describe_group",
+        "list_groups",
+        "topic_configs",
     ]
 )
 

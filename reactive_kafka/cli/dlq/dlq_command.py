@@ -21,11 +21,19 @@ from reactive_kafka.cli.cluster_access import (
 )
 from reactive_kafka.cli.console_text import counted
 from reactive_kafka.cli.dlq.letters import ReplayPlan, letter_of
-from reactive_kafka.cli.dlq.replay import carry_out_replay, plan_replay, reading_topic
+from reactive_kafka.cli.dlq.replay import (
+    Replayed,
+    carry_out_replay,
+    plan_replay,
+    reading_topic,
+)
 from reactive_kafka.cli.errors import CommandFailed
+from reactive_kafka.cli.paging import show_lines
+from reactive_kafka.cli.progress import DoneCount, progress_line
 from reactive_kafka.config.settings import IncomingSettings
 
 _MOST_REASONS = 20
+DEFAULT_LIMIT = 100
 _topic = options.topic
 _limit = click.option(
     "--limit",
@@ -48,25 +56,42 @@ def dlq() -> None:
 
 @dlq.command(name="show", short_help="Show the records of a dead-letter topic.")
 @_topic
-@_limit
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Maximum number of records, partition by partition, oldest first. Default: 100, with "
+    "--json all of them.",
+)
+@click.option("--all", "show_all", is_flag=True, help="Show all records.")
 @click.option("--values", is_flag=True, help="Also show the beginning of each value.")
 @with_broker_options
 @options.as_json()
 def show(
-    topic: str, limit: int | None, values: bool, brokers: BrokerOptions, as_json: bool
+    topic: str,
+    limit: int | None,
+    show_all: bool,
+    values: bool,
+    brokers: BrokerOptions,
+    as_json: bool,
 ) -> None:
     """Show the records of a dead-letter topic: origin, reason and key of each, and a summary.
 
     Reads the dead letters of this package and of SmallRye, of Kafka Streams and Kafka Connect, and
     those that a broker writes for a share group. Read-only, and without joining a group. Values are
-    shown only with --values. Exits with 1 if the topic has records and none of them is a dead
-    letter.
+    shown only with --values. On a terminal long lists are shown in a pager. Exits with 1 if the
+    topic has records and none of them is a dead letter.
 
     \b
     Examples:
       reactive-kafka dlq show dead-letter-topic-orders
+      reactive-kafka dlq show dead-letter-topic-orders --all
       reactive-kafka dlq show dead-letter-topic-orders --limit 20 --values --json
     """
+    if show_all and limit is not None:
+        raise click.UsageError("--all and --limit exclude each other")
+    if limit is None and not show_all and not as_json:
+        limit = DEFAULT_LIMIT
     asyncio.run(_show(_cluster(brokers, topic), topic, limit, values=values, as_json=as_json))
 
 
@@ -86,6 +111,7 @@ async def _show(
     cluster: ClusterAccess, topic: str, limit: int | None, *, values: bool, as_json: bool
 ) -> None:
     shown: list[dict[str, Any]] = []
+    lines: list[str] = []
     counts: Counter[tuple[str, str]] = Counter()
     strangers = 0
     async with reading_topic(cluster, topic) as (offsets, chunks):
@@ -96,8 +122,11 @@ async def _show(
                 counts[letter["exception"], letter["reason"]] += 1
             if as_json:
                 shown.append(letter)
-            else:
+            elif limit is None:
+                # They may be very many, so they are printed as they come.
                 click.echo(_line(topic, letter))
+            else:
+                lines.append(_line(topic, letter))
     if as_json:
         by_reason = [
             {"exception": kind, "reason": why, "count": count}
@@ -107,7 +136,7 @@ async def _show(
         click.echo(json.dumps(answer, indent=2))
     else:
         is_cut = counts.total() + strangers == limit
-        click.echo("\n".join(_summary(topic, counts, strangers, offsets, is_cut=is_cut)))
+        show_lines([*lines, *_summary(topic, counts, strangers, offsets, is_cut=is_cut)])
     if strangers and not counts:
         raise CommandFailed(
             f"{topic} is not a dead-letter topic: none of its records has the headers of a dead "
@@ -170,10 +199,13 @@ def _time(timestamp_ms: int | None) -> str:
 def _summary(
     topic: str, counts: Counter[tuple[str, str]], strangers: int, offsets: int, *, is_cut: bool
 ) -> list[str]:
-    total = _records(counts.total() + strangers)
-    lines = [
-        f"the first {total} of {offsets} or fewer in {topic}" if is_cut else f"{total} in {topic}"
-    ]
+    count = counts.total() + strangers
+    lines = [f"{_records(count)} in {topic}"]
+    if is_cut and count < offsets:
+        lines = [
+            f"the first {_records(count)} of {topic}; up to {offsets - count} more: --all shows "
+            "them, --limit N the first N"
+        ]
     if strangers:
         lines.append(f"{strangers:>8}  no dead letters: without the headers of one")
     lines += [f"{count:>8}  {_why(*reason)}" for reason, count in counts.most_common(_MOST_REASONS)]
@@ -195,8 +227,15 @@ def _records(count: int) -> str:
 @_limit
 @with_broker_options
 @options.confirmed
+@options.as_json()
 def replay(
-    topic: str, to: str | None, limit: int | None, brokers: BrokerOptions, dry_run: bool, yes: bool
+    topic: str,
+    to: str | None,
+    limit: int | None,
+    brokers: BrokerOptions,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Send dead letters back to the topics they came from, with their key, headers, value and time.
 
@@ -219,24 +258,58 @@ def replay(
             f"--to {to} is the topic that is read, so every record would come back to it"
         )
     cluster = _cluster(brokers, topic)
-    wanted = asyncio.run(plan_replay(cluster, topic, to, limit))
-    click.echo("\n".join(_planned(wanted)))
+    read = DoneCount()
+    with progress_line("read", lambda: read.value):
+        wanted = asyncio.run(plan_replay(cluster, topic, to, limit, read.add))
+
+    def say(text: str) -> None:
+        # With --json stdout is for the JSON alone.
+        click.echo(text, err=as_json)
+
+    say("\n".join(_planned(wanted)))
     total = wanted.counts.total()
+    replayed = Replayed()
     if dry_run:
-        click.echo(f"would replay {_records(total)}")
+        say(f"would replay {_records(total)}")
     elif total:
         options.ask(f"Write {_records(total)}?", yes=yes)
-        replayed = asyncio.run(
-            carry_out_replay(cluster, wanted, _producer_properties(cluster, topic))
-        )
+        replayed = _carried_out(cluster, wanted)
         restamped = ""
         if replayed.restamped:
             restamped = f", {replayed.restamped} with the time of the replay as timestamp"
-        click.echo(f"replayed {_records(replayed.records)}{restamped}")
+        say(f"replayed {_records(replayed.records)}{restamped}")
+    if as_json:
+        click.echo(json.dumps(_replay_json(wanted, replayed, dry_run=dry_run), indent=2))
     if wanted.refused_count:
         raise CommandFailed(
             f"{_records(wanted.refused_count)} cannot be sent back; name a topic with --to"
         )
+
+
+def _carried_out(cluster: ClusterAccess, wanted: ReplayPlan) -> Replayed:
+    written = DoneCount()
+    with progress_line("replayed", lambda: written.value, wanted.counts.total()):
+        return asyncio.run(
+            carry_out_replay(
+                cluster, wanted, _producer_properties(cluster, wanted.letters), written.add
+            )
+        )
+
+
+def _replay_json(wanted: ReplayPlan, replayed: Replayed, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "topic": wanted.letters,
+        "dry_run": dry_run,
+        "targets": dict(sorted(wanted.counts.items())),
+        "replayed": replayed.records,
+        "restamped": replayed.restamped,
+        "replayed_before": wanted.done,
+        "refused": wanted.refused_count,
+        "refused_first": [
+            {"partition": str(partition), "offset": offset, "reason": why}
+            for partition, offset, why in wanted.refused
+        ],
+    }
 
 
 def _producer_properties(cluster: ClusterAccess, topic: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -45,6 +45,10 @@ CONFIRM_S = 10.0
 COMMITTED = {"isolation_level": "read_committed"}
 
 
+def _ignore(count: int) -> None:
+    """Report to nobody."""
+
+
 @asynccontextmanager
 async def reading_topic(
     cluster: ClusterAccess, topic: str
@@ -61,9 +65,15 @@ async def reading_topic(
 
 
 async def plan_replay(
-    cluster: ClusterAccess, letters: str, to: str | None, limit: int | None
+    cluster: ClusterAccess,
+    letters: str,
+    to: str | None,
+    limit: int | None,
+    reports: Callable[[int], object] = _ignore,
 ) -> ReplayPlan:
     """Count what a replay would write, and where; at most *limit* records.
+
+    *reports* is called with the number of records of each chunk.
 
     Raises:
         CommandFailed: A topic does not exist, or the position of the last replay is past its end.
@@ -77,6 +87,7 @@ async def plan_replay(
         wanted.known[progress_group(letters, to)] = reached
         async with _reading(cluster, connector, ranges) as chunks:
             async for chunk in chunks:
+                reports(len(chunk.records))
                 if await _is_enough(inspector, wanted, chunk, limit):
                     break
     return wanted
@@ -138,9 +149,14 @@ class Replayed(NamedTuple):
 
 
 async def carry_out_replay(
-    cluster: ClusterAccess, wanted: ReplayPlan, producing: Mapping[str, Any]
+    cluster: ClusterAccess,
+    wanted: ReplayPlan,
+    producing: Mapping[str, Any],
+    reports: Callable[[int], object] = _ignore,
 ) -> Replayed:
     """Write the records of a plan. After each chunk, commit how far the replay got.
+
+    *reports* is called with the number of records that were written.
 
     A record keeps its original timestamp, unless its target would delete or refuse it for that.
     Then it gets the time of the replay.
@@ -165,6 +181,7 @@ async def carry_out_replay(
                 async with _reading(cluster, connector, wanted.ranges) as chunks:
                     async for chunk in chunks:
                         more = await _write(producer, progress, wanted, chunk)
+                        reports(more.records)
                         written = Replayed(
                             written.records + more.records, written.restamped + more.restamped
                         )

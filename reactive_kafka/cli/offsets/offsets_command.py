@@ -29,6 +29,7 @@ from reactive_kafka.cli.offsets.offsets_output import (
     view_json,
     view_lines,
 )
+from reactive_kafka.cli.progress import waiting_line
 from reactive_kafka.cli.stored_positions import (
     GroupView,
     Position,
@@ -36,6 +37,7 @@ from reactive_kafka.cli.stored_positions import (
     read_group,
     set_positions,
 )
+from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.partitions.start_choice import timestamp_ms
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.metadata.codec import without_topic
@@ -70,12 +72,19 @@ def show(group: str, topics: tuple[str, ...], brokers: BrokerOptions, as_json: b
       reactive-kafka offsets show billing
       reactive-kafka offsets show billing --topic orders --bootstrap-servers localhost:9092 --json
     """
-    view = asyncio.run(read_group(_cluster(brokers, group), group, topics))
+    view = _read(_cluster(brokers, group), group, topics)
     click.echo(json.dumps(view_json(view), indent=2) if as_json else "\n".join(view_lines(view)))
 
 
 def _cluster(brokers: BrokerOptions, group: str) -> ClusterAccess:
     return find_cluster(brokers, lambda channel: channel.client if is_of(channel, group) else None)
+
+
+def _read(
+    cluster: ClusterAccess, group: str, topics: Sequence[str], *, may_be_new: bool = False
+) -> GroupView:
+    with waiting_line(f"asking for group {one_line(group)}"):
+        return asyncio.run(read_group(cluster, group, topics, may_be_new=may_be_new))
 
 
 @offsets.command(name="reset", short_help="Set the positions of a group.")
@@ -125,7 +134,7 @@ def reset(
       reactive-kafka offsets reset billing --topic orders --partition 3 --to by:1 --yes
     """
     cluster = _cluster(brokers, group)
-    view = asyncio.run(read_group(cluster, group, [topic]))
+    view = _read(cluster, group, [topic])
     changes = asyncio.run(_planned(cluster, to, _chosen(view, topic, numbers)))
     _finish(cluster, view, changes, dry_run=dry_run, yes=yes, as_json=as_json)
 
@@ -182,7 +191,7 @@ def export(group: str, topics: tuple[str, ...], brokers: BrokerOptions) -> None:
     Examples:
       reactive-kafka offsets export billing > billing.json
     """
-    view = asyncio.run(read_group(_cluster(brokers, group), group, topics))
+    view = _read(_cluster(brokers, group), group, topics)
     saved = [
         Saved(position.partition, *position.stored, position.state)
         for position in view.positions
@@ -221,7 +230,7 @@ def import_(
         raise WrongUsage(f"{file}: {error}") from error
     cluster = _cluster(brokers, group)
     topics = sorted({entry.partition.topic for entry in saved})
-    view = asyncio.run(read_group(cluster, group, topics, may_be_new=True))
+    view = _read(cluster, group, topics, may_be_new=True)
     current = {position.partition: position for position in view.positions}
     changes = [_restored(entry, current.get(entry.partition)) for entry in saved]
     problems = offset_changes.outside(
@@ -282,7 +291,8 @@ def _finish(
         view.check_idle()
         if wanted:
             options.ask(f"Set {count} of group {view.name}?", yes=yes)
-            asyncio.run(set_positions(cluster, view, wanted))
+            with waiting_line("setting the positions"):
+                asyncio.run(set_positions(cluster, view, wanted))
     say(f"{'would set' if dry_run else 'set'} {count}")
     if as_json:
         report = {

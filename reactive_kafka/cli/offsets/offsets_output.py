@@ -7,7 +7,7 @@ from typing import Any
 
 from reactive_kafka.cli.console_text import aligned, counted
 from reactive_kafka.cli.offsets.offset_changes import Change
-from reactive_kafka.cli.stored_positions import GroupView, Position, member_text
+from reactive_kafka.cli.stored_positions import GroupView, Position, member_json, member_text
 from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.observe.wording import first_of
 from reactive_kafka.tracking.metadata.acks import AckMap
@@ -100,7 +100,7 @@ def view_json(view: GroupView) -> dict[str, Any]:
     return {
         "group": view.name,
         "state": view.group.state if view.group is not None else None,
-        "members": [member._asdict() for member in view.members],
+        "members": [member_json(member) for member in view.members],
         "positions": [_position_json(position) for position in view.positions],
     }
 

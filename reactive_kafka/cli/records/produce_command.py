@@ -21,9 +21,9 @@ from reactive_kafka.cli.cluster_access import (
     with_broker_options,
 )
 from reactive_kafka.cli.errors import CommandFailed
-from reactive_kafka.cli.progress import Progress
+from reactive_kafka.cli.progress import progress_line
 from reactive_kafka.cli.records.confirmations import Confirmations
-from reactive_kafka.cli.records.record_json import OutgoingRecord, record_of_json
+from reactive_kafka.cli.records.record_json import AddressedRecord, record_of_json
 from reactive_kafka.cli.records.registry_access import schema_source, with_schemas
 from reactive_kafka.cli.records.stdin_lines import InputLines, LineTooLongError
 from reactive_kafka.cli.records.value_texts import json_writer, line_writer
@@ -35,7 +35,7 @@ from reactive_kafka.wire import is_topic
 # How long an interrupted command waits for the broker's confirmation of what it has sent.
 CONFIRM_S = 10.0
 
-ReadLine = Callable[[bytes], OutgoingRecord]
+ReadLine = Callable[[bytes], AddressedRecord]
 
 
 def _headers(
@@ -135,8 +135,8 @@ def produce(
 
 def _record(
     value: bytes | None, key: bytes | None, headers: HeaderPairs, partition: int | None
-) -> OutgoingRecord:
-    return OutgoingRecord(RecordBytes(value, key, headers), partition)
+) -> AddressedRecord:
+    return AddressedRecord(RecordBytes(value, key, headers), partition)
 
 
 async def _produce(
@@ -176,7 +176,7 @@ def _progress_of(confirmations: Confirmations) -> AbstractContextManager[object]
     """Return the progress to show; none while a person types the lines."""
     if sys.stdin is not None and sys.stdin.isatty():
         return nullcontext()
-    return Progress("written", lambda: confirmations.confirmed)
+    return progress_line("written", lambda: confirmations.confirmed)
 
 
 async def _answers_soon(confirmations: Confirmations) -> None:

@@ -21,7 +21,7 @@ FIELDS = ("value", "key", "headers", "partition", "timestamp")
 IGNORED = ("topic", "offset")
 
 
-class OutgoingRecord(NamedTuple):
+class AddressedRecord(NamedTuple):
     """A record to write. Without a partition its key decides."""
 
     record: RecordBytes
@@ -82,7 +82,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"not JSON: it has no {name}")
 
 
-def record_of_json(line: bytes, value_of: Callable[[Any], bytes | None]) -> OutgoingRecord:
+def record_of_json(line: bytes, value_of: Callable[[Any], bytes | None]) -> AddressedRecord:
     """Return the record that a line says. *value_of* turns the value in it into bytes.
 
     Raises:
@@ -108,7 +108,7 @@ def record_of_json(line: bytes, value_of: Callable[[Any], bytes | None]) -> Outg
     problem = fields_problem(value, key, headers, partition, moment)
     if problem is not None:
         raise ValueError(problem)
-    return OutgoingRecord(RecordBytes(value, key, headers, moment), partition)
+    return AddressedRecord(RecordBytes(value, key, headers, moment), partition)
 
 
 def bytes_of_json(found: Any, field: str) -> bytes | None:

@@ -23,8 +23,8 @@ from reactive_kafka.config.json_schema.value_schemas import (
     either,
 )
 from reactive_kafka.config.keys import (
-    CHANNEL_SECTIONS,
     KAFKA_SPELLINGS,
+    NAMED_SECTIONS,
     PLAIN_SECTIONS,
     SPARK,
     Section,
@@ -42,6 +42,7 @@ _FILE = {
 _ABOUT = {
     "incoming": "Channels that are read, by name.",
     "outgoing": "Channels that are written to, by name.",
+    "topics": "Topics that `reactive-kafka topics apply` creates, by name.",
     "memory": "Channels between handlers, without a topic, by name.",
     "kafka": "Brokers, raw client properties, and defaults of all channels.",
     "spark": "The Spark session.",
@@ -56,7 +57,7 @@ def config_schema() -> dict[str, Any]:
     """
     definitions = Definitions()
     sections: dict[str, Schema] = {}
-    for name, section in (CHANNEL_SECTIONS | PLAIN_SECTIONS).items():
+    for name, section in (NAMED_SECTIONS | PLAIN_SECTIONS).items():
         schema = {"title": f"[{section.title}]", **_table_of(name, section, definitions)}
         about = {"description": _ABOUT[name]} if name in _ABOUT else {}
         if name in PLAIN_SECTIONS:
@@ -91,6 +92,11 @@ def _table_of(name: str, section: Section, definitions: Definitions) -> dict[str
         spellings.append(Spelling.of(table.split("_"), WITHIN, or_empty, table))
         flat = rf"^{table.replace('_', '[_-]')}\.{DOTTED}$"
         more_patterns[flat] = routes["patternProperties"][f"^{DOTTED}$"]
+    for table, kind in section.open.items():
+        values = _open_table(f"{name}.{table}", kind, definitions)
+        or_empty = {**values, "type": ["object", "null"]}
+        spellings.append(Spelling.of(table.split("_"), WITHIN, or_empty, table))
+        more_patterns[rf"^{table}\..+$"] = values["additionalProperties"]
     found = definitions.table(name, spellings, more_patterns)
     if section is SPARK:
         found["properties"]["conf"] = _spark_conf(definitions)
@@ -195,6 +201,15 @@ def _routes(name: str, kind: Kind[str], definitions: Definitions) -> dict[str, A
         },
         "additionalProperties": False,
     }
+    definitions.ref(name, {"minProperties": 1, **nested})
+    return nested
+
+
+def _open_table(name: str, kind: Kind[str], definitions: Definitions) -> dict[str, Any]:
+    """Return the schema of a table with any names of Kafka's, which may be nested at their dots."""
+    about = f"A config of the topic, by Kafka's name. Takes {kind.expects}."
+    value = definitions.ref(f"{name}.X", _value(kind, about))
+    nested = {"type": "object", "additionalProperties": either(value, {"$ref": f"#/$defs/{name}"})}
     definitions.ref(name, {"minProperties": 1, **nested})
     return nested
 

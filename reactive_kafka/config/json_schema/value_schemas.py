@@ -76,6 +76,13 @@ TIME = either(text(rf"\s*{_NUMBER} ?(ms|s|m|h)\s*"), {**_SECONDS, "minimum": 0})
 SOME_TIME = either(text(rf"\s*{_ABOVE_0} ?(ms|s|m|h)\s*"), {**_SECONDS, "exclusiveMinimum": 0})
 SIZE = either(text(rf"\s*{_ABOVE_0} ?{_SIZE_UNIT}\s*"), whole(1, 2**63 - 1))
 # Any topic name except "." and "..".
+CONFIG: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string", "pattern": r"\S"},
+        {"type": ["boolean", "number"]},
+        {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": r"\S"}},
+    ]
+}
 _TOPIC = r"([\w-][\w.-]{0,248}|\.[\w-][\w.-]{0,247}|\.\.[\w.-]{1,247})".replace(r"\w", "a-zA-Z0-9_")
 TOPIC = text(_TOPIC)
 TOPICS = items(_TOPIC)
