@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# Resolves pyproject.toml for every system and each Python from 3.11 on, and writes what came out, with the hashes that
-# the package index has for all files of these versions: constraints.txt, scripts/tools.txt for the tools themselves, and
-# benchmarks/requirements.txt for the Pythons that are measured (what we need there, and our peers), and
-# benchmarks/peers/requirements/ for those peers that live alone.
+# Resolves pyproject.toml for every system and each Python from 3.11 on. Writes the versions, and the hashes that the
+# package index has for all files of these versions:
+#   constraints.txt                  everything for development
+#   scripts/demo.txt                 the part of it that `make demo` installs where there is no .venv
+#   deploy/requirements.txt          the part of it that the container image installs
+#   scripts/tools.txt                the tools of `make constraints`, `audit`, `dist` and `sbom`
+#   benchmarks/requirements.txt      the Pythons that are measured: our needs there, and our peers
+#   benchmarks/peers/requirements/   the peers that need an environment each
 # Without --upgrade a version stays as long as pyproject.toml allows it.
 #
 #   scripts/update-constraints.sh PATH/OF/uv [--upgrade] [--upgrade-package NAME]
@@ -25,9 +29,11 @@ write() { # file, arguments of uv...
 }
 
 write constraints.txt pyproject.toml --all-extras --group dev --group build "$@"
+write scripts/demo.txt pyproject.toml --extra embedded --extra rich --constraints constraints.txt
+write deploy/requirements.txt pyproject.toml --extra standard --constraints constraints.txt
 write scripts/tools.txt --group pyproject.toml:tools "$@"
 write benchmarks/requirements.txt pyproject.toml --extra fast --extra avro --group bench "$@"
 for peer in arroyo faststream faust quix; do
     write "benchmarks/peers/requirements/$peer.txt" --group "pyproject.toml:peers-$peer" "$@"
 done
-git --no-pager diff --stat -- constraints.txt scripts/tools.txt benchmarks/requirements.txt benchmarks/peers/requirements
+git --no-pager diff --stat -- constraints.txt scripts deploy/requirements.txt benchmarks
