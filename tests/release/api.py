@@ -64,7 +64,8 @@ def _names() -> Iterator[str]:
 
 def _name(path: str, thing: Any) -> Iterator[str]:
     if not inspect.isclass(thing):
-        yield from _callable(path, thing)
+        # An alias for a type can be called too, but nobody does.
+        yield from _callable(path, thing) if inspect.isroutine(thing) else [path]
         return
     if issubclass(thing, enum.Enum):
         yield from (f"{path}.{member.name} = {member.value!r}" for member in thing)
