@@ -9,7 +9,10 @@ SHELL := /bin/bash
 VENV := .venv
 TOOLS_VENV := .venv-tools
 DOCS_VENV := .venv-docs
+DEMO_VENV := .venv-demo
 BIN := $(VENV)/bin
+# The demo runs in .venv where `make setup` has made it, with Spark. Otherwise it makes a small environment without Spark.
+DEMO_READY := $(if $(wildcard $(VENV)/.ready),$(VENV)/.ready,$(DEMO_VENV)/.ready)
 PYTEST_ARGS ?=
 BENCH_PYTHONS ?=
 export BENCH_PYTHONS
@@ -32,15 +35,17 @@ SEEDS ?= 20000
 MINUTES ?= 10
 HOURS ?= 1
 KILLS ?= 1000
-FAST := not kafka and not prometheus and not postgres and not redis and not spark and not long_faults
+SBOM_LOCK ?= deploy/requirements.txt
+FAST := not kafka and not prometheus and not postgres and not redis and not spark and not release \
+    and not long_faults
 # Those that need servers. What is in ALONE times them, or needs a core for itself: one test of Spark and one of another
 # server at a time (tests/conftest.py names the two groups).
 REAL := not ($(FAST)) and not long_faults
 SPARK_ALONE := broker_away cluster connect connect_ranges engine failures runner session
-ALONE := tests/faults tests/examples tests/broker/hazards tests/cli tests/harness tests/test_docs.py \
+ALONE := tests/faults tests/examples tests/broker/hazards tests/cli tests/harness tests/release tests/test_docs.py \
     $(SPARK_ALONE:%=tests/spark/test_%.py)
 
-.PHONY: help setup demo docs docs-serve docs-pictures test test-fast faults soak chaos simulate mutants fuzz check lint format types bench bench-check bench-growth bench-micro bench-peers bench-plots bench-spark constraints audit clean
+.PHONY: help setup demo docs docs-serve docs-pictures test test-fast faults soak chaos simulate mutants fuzz check lint format types bench bench-check bench-growth bench-micro bench-peers bench-plots bench-spark constraints audit dist sbom clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,8 +64,13 @@ $(VENV)/.ready: pyproject.toml constraints.txt scripts/find-python.sh scripts/lo
 	@$(BIN)/python -m pip check --quiet
 	@touch $@
 
-demo: setup ## Run the whole thing on an embedded broker for 30 s (DEMO_SECONDS=..., DEMO_BOOTSTRAP=host:port)
-	@$(BIN)/reactive-kafka demo
+demo: $(DEMO_READY) ## Run the whole thing on an embedded broker for 30 s (DEMO_SECONDS=..., DEMO_BOOTSTRAP=host:port)
+	@$(dir $(DEMO_READY))bin/python -m reactive_kafka demo
+
+$(DEMO_VENV)/.ready: scripts/demo.txt scripts/find-python.sh
+	@python="$$(scripts/find-python.sh)"; echo "making $(DEMO_VENV) with $$python"; "$$python" -m venv --clear $(DEMO_VENV)
+	@$(DEMO_VENV)/bin/python -m pip install $(PIP_LOCKED) --requirement scripts/demo.txt
+	@touch $@
 
 test: setup ## Run every test: real Kafka, Prometheus, PostgreSQL, Redis and Spark are fetched and started by the tests (PYTEST_ARGS=...)
 ifeq ($(PYTEST_ARGS),)
@@ -148,10 +158,19 @@ $(DOCS_VENV)/.ready: scripts/docs.txt scripts/find-python.sh
 	@$(DOCS_VENV)/bin/python -m pip install $(PIP_LOCKED) --requirement scripts/docs.txt
 	@touch $@
 
+dist: $(TOOLS_VENV)/.ready ## Build the source distribution and the wheel into dist/, and check them
+	@scripts/dist.sh $(TOOLS_VENV)/bin dist
+
+sbom: $(TOOLS_VENV)/.ready ## List the parts of an installation with [standard] as CycloneDX, into dist/ (SBOM_LOCK=constraints.txt: all)
+	@mkdir -p dist
+	@PYTHONWARNINGS=ignore $(TOOLS_VENV)/bin/cyclonedx-py requirements $(SBOM_LOCK) --pyproject pyproject.toml --mc-type library \
+	    --output-reproducible --of JSON --output-file dist/reactive_kafka.cdx.json
+	@ls dist/reactive_kafka.cdx.json
+
 $(TOOLS_VENV)/.ready: scripts/tools.txt scripts/find-python.sh
 	@python="$$(scripts/find-python.sh)"; "$$python" -m venv --clear $(TOOLS_VENV)
 	@$(TOOLS_VENV)/bin/python -m pip install $(PIP_LOCKED) --requirement scripts/tools.txt
 	@touch $@
 
 clean: ## Remove environments, caches and what tests fetched
-	rm -rf $(VENV) .venv-bench* .venv-peers-* $(TOOLS_VENV) $(DOCS_VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist ./*.egg-info
+	rm -rf $(VENV) $(DEMO_VENV) .venv-bench* .venv-peers-* $(TOOLS_VENV) $(DOCS_VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist ./*.egg-info

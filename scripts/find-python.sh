@@ -7,7 +7,7 @@ set -euo pipefail
 readonly least="3, 11"
 without_venv=""
 
-for candidate in ${PYTHON:+"$PYTHON"} python3 python3.13 python3.12 python3.11 /usr/bin/python3; do
+for candidate in ${PYTHON:+"$PYTHON"} python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3; do
     path="$(command -v "$candidate" 2>/dev/null)" || continue
     "$path" -c "import sys; sys.exit(sys.version_info < ($least))" 2>/dev/null || continue
     if "$path" -c "import venv, ensurepip" 2>/dev/null; then

@@ -1,8 +1,13 @@
 #!/usr/bin/env bash
-# Resolves pyproject.toml for every system and each Python from 3.11 on, and writes what came out, with the hashes that
-# the package index has for all files of these versions: constraints.txt, scripts/tools.txt for the tools themselves,
-# scripts/docs.txt for the site of the documentation, benchmarks/requirements.txt for the Pythons that are measured
-# (what we need there, and our peers), and benchmarks/peers/requirements/ for those peers that live alone.
+# Resolves pyproject.toml for every system and each Python from 3.11 on. Writes the versions, and the hashes that the
+# package index has for all files of these versions:
+#   constraints.txt                  everything for development
+#   scripts/demo.txt                 the part of it that `make demo` installs where there is no .venv
+#   deploy/requirements.txt          the part of it that the container image installs
+#   scripts/tools.txt                the tools of `make constraints`, `audit`, `dist` and `sbom`
+#   scripts/docs.txt                 the site of the documentation
+#   benchmarks/requirements.txt      the Pythons that are measured: our needs there, and our peers
+#   benchmarks/peers/requirements/   the peers that need an environment each
 # Without --upgrade a version stays as long as pyproject.toml allows it.
 #
 #   scripts/update-constraints.sh PATH/OF/uv [--upgrade] [--upgrade-package NAME]
@@ -25,6 +30,8 @@ write() { # file, arguments of uv...
 }
 
 write constraints.txt pyproject.toml --all-extras --group dev --group build "$@"
+write scripts/demo.txt pyproject.toml --extra embedded --extra rich --extra spark --constraints constraints.txt
+write deploy/requirements.txt pyproject.toml --extra standard --constraints constraints.txt
 write scripts/tools.txt --group pyproject.toml:tools "$@"
 # Only the script of axe is used of its package: our tests have a browser.
 write scripts/docs.txt --group pyproject.toml:docs --no-emit-package playwright --no-emit-package greenlet \
@@ -33,4 +40,4 @@ write benchmarks/requirements.txt pyproject.toml --extra fast --extra avro --gro
 for peer in arroyo faststream faust quix; do
     write "benchmarks/peers/requirements/$peer.txt" --group "pyproject.toml:peers-$peer" "$@"
 done
-git --no-pager diff --stat -- constraints.txt scripts/tools.txt scripts/docs.txt benchmarks/requirements.txt benchmarks/peers/requirements
+git --no-pager diff --stat -- constraints.txt scripts deploy/requirements.txt benchmarks

@@ -16,8 +16,10 @@ ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = (
     "constraints.txt",
+    "scripts/demo.txt",
     "scripts/tools.txt",
     "scripts/docs.txt",
+    "deploy/requirements.txt",
     "benchmarks/requirements.txt",
     *(
         f"benchmarks/peers/requirements/{peer}.txt"
@@ -61,6 +63,15 @@ def test_all_that_the_project_names_is_locked() -> None:
     assert {"faststream", "kstreams", "aiokafka"} - locked(
         "benchmarks/requirements.txt"
     ).keys() == set()
+
+
+@pytest.mark.parametrize("part", ["scripts/demo.txt", "deploy/requirements.txt"])
+def test_the_demo_and_the_image_have_the_versions_that_the_tests_have(part: str) -> None:
+    everything = locked("constraints.txt")
+    packages = locked(part)
+    assert {name for name in packages if packages[name] != everything.get(name)} == set()
+    assert names(PYPROJECT["project"]["dependencies"]) - packages.keys() == set()
+    assert "pyspark" not in packages
 
 
 def test_what_has_wheels_for_machines_is_locked_for_more_than_this_one() -> None:

@@ -9,6 +9,7 @@ from reactive_kafka.records import TopicPartition
 
 FOUND_WITHIN_S = 1.0
 """How long after its limit a poison record may be found."""
+NO_SPARK = "PySpark is not installed (make setup, or the extra spark)"
 NAMED = 5
 """How many of what is wrong a line names."""
 
@@ -57,8 +58,9 @@ class Outcome:
         produced: channel -> ids of the records that the broker confirmed.
         handled: channel -> id -> how often its handler finished it; of the channels handled record
             by record.
-        clicks: Rows that Spark counted.
+        clicks: Clicks that were counted.
         batches: In how many batches.
+        has_spark: Whether Spark counted them; without PySpark a handler does.
         positions: partition -> committed position (None: nothing committed) and end of the log, as
             the broker tells them after the stop.
         own_lag: partition -> lag as the application itself told it last, before the stop.
@@ -73,6 +75,7 @@ class Outcome:
     handled: Mapping[str, Mapping[int, int]]
     clicks: int
     batches: int
+    has_spark: bool
     positions: Mapping[TopicPartition, tuple[int | None, int]]
     own_lag: Mapping[TopicPartition, int | None]
     held: Place | None
@@ -133,9 +136,11 @@ def _handled(outcome: Outcome) -> Iterator[Check]:
 
 def _counted(outcome: Outcome) -> Check:
     produced = len(outcome.produced["clicks"])
-    text = (
-        f"{produced} produced, {outcome.clicks} rows counted by Spark in {outcome.batches} batches"
-    )
+    text = f"{produced} produced, {outcome.clicks} "
+    if outcome.has_spark:
+        text += f"rows counted by Spark in {outcome.batches} batches"
+    else:
+        text += f"counted without Spark in {outcome.batches} batches: {NO_SPARK}"
     return Check("clicks", outcome.clicks == produced, text)
 
 

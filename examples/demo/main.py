@@ -15,7 +15,7 @@ from .screen import make_screen
 
 
 def main(seconds: float) -> None:
-    """Run for so many seconds after Spark is ready; exits with 1 if a check fails.
+    """Run for so many seconds after everything is ready; exits with 1 if a check fails.
 
     Raises:
         CommandFailed: It did not get ready, or was asked to end early.

@@ -15,7 +15,7 @@ from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.records import TopicPartition
 
 from . import shop
-from .checks import Outcome, is_red_for
+from .checks import NO_SPARK, Outcome, is_red_for
 from .screen import Screen
 from .traffic import RATES, Traffic
 from .watch import PoisonEvents, ReadyProbe
@@ -142,7 +142,7 @@ class Play:
 
     async def _is_ready(self, probe: ReadyProbe) -> bool:
         """Wait until the application is, and start the clock; False after an early end."""
-        self._screen.say("waiting until everything is ready: Spark takes some seconds to start")
+        self._screen.say(f"waiting until everything is ready: {_spark()}")
         is_ready = await self._until(
             lambda: probe.last is not None and probe.last.status == 200, READY_WITHIN_S
         )
@@ -250,6 +250,7 @@ class Play:
             handled=_handled(),
             clicks=_clicks(),
             batches=len(shop.clicks_by_batch),
+            has_spark=shop.has_spark,
             positions=await self._positions(inspector),
             own_lag=self._own_lag,
             held=traffic.held,
@@ -293,6 +294,12 @@ def _handled() -> Mapping[str, Mapping[int, int]]:
 
 def _clicks() -> int:
     return sum(sum(pages.values()) for pages in list(shop.clicks_by_batch.values()))
+
+
+def _spark() -> str:
+    if shop.has_spark:
+        return "Spark takes some seconds to start"
+    return f"it runs without Spark, {NO_SPARK}"
 
 
 async def _cancel(tasks: Sequence[asyncio.Future[None]]) -> None:

@@ -1,5 +1,6 @@
-"""A small web shop's consumers: orders, payments, and clicks that Spark counts. The channels:
-reactive-kafka.toml.
+"""A small web shop's consumers: orders, payments, and clicks that Spark counts.
+
+The channels are in reactive-kafka.toml. Without PySpark a plain handler counts the clicks.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ import asyncio
 import random
 from collections import Counter
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reactive_kafka import App, Message
+from reactive_kafka import App, Batch, Message
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,6 +28,12 @@ class Order:
     id: int
     customer: str
     amount: float
+
+
+@dataclass
+class Click:
+    id: int
+    page: str
 
 
 @dataclass
@@ -73,8 +81,7 @@ def approve() -> int:
     return count
 
 
-@app.spark("clicks")
-def count_clicks(df: DataFrame, batch: SparkBatch) -> None:
+def count_with_spark(df: DataFrame, batch: SparkBatch) -> None:
     """Counts clicks by page. A batch that runs again has the same id, so it replaces its first
     result.
     """
@@ -84,6 +91,20 @@ def count_clicks(df: DataFrame, batch: SparkBatch) -> None:
         .count()
     )
     clicks_by_batch[batch.id] = {row["page"]: row["count"] for row in pages.collect()}
+
+
+async def count_without_spark(batch: Batch[Click]) -> None:
+    """Counts clicks by page. The first record of the batch names the batch."""
+    first = batch[0]
+    name = f"{first.partition}-{first.offset}"
+    clicks_by_batch[name] = Counter(click.page for click in batch.payloads)
+
+
+has_spark = find_spec("pyspark") is not None
+if has_spark:
+    app.spark("clicks")(count_with_spark)
+else:
+    app.incoming("clicks")(count_without_spark)
 
 
 if __name__ == "__main__":

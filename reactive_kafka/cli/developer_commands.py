@@ -101,7 +101,7 @@ def _start(kind: str, port: int | None, stack: ExitStack) -> tuple[str, str]:
     envvar="DEMO_SECONDS",
     show_envvar=True,
     metavar="SECONDS",
-    help="Duration, counted from when Spark is ready.",
+    help="Duration, counted from when everything is ready.",
 )
 @click.option(
     "--bootstrap",
@@ -117,8 +117,8 @@ def demo(seconds: float, bootstrap: str | None, port: int | None) -> None:
 
     Starts a broker inside the process, produces orders, payments and clicks, handles them with
     three channels, and ends by itself. Exits with 0 only if every record was handled, every
-    position committed, the poison record found, and every click counted. Requires the extras
-    [embedded,spark], and [rich] for the table.
+    position committed, the poison record found, and every click counted. Requires the extra
+    [embedded]. With [spark], Spark counts the clicks; with [rich], the table is live.
 
     \b
     Examples:

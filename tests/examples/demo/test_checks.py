@@ -21,6 +21,7 @@ GOOD = Outcome(
     handled={"orders": {0: 1, 1: 1, 2: 1}, "payments": {0: 1, 1: 1}},
     clicks=4,
     batches=2,
+    has_spark=True,
     positions={ORDERS: (3, 3), PAYMENTS: (2, 2), CLICKS: (4, 4)},
     own_lag={ORDERS: 0, PAYMENTS: 0, CLICKS: 0},
     held=HELD,
@@ -43,6 +44,14 @@ def test_a_good_run_holds() -> None:
     ]
     assert all(check.ok for check in checks(GOOD))
     assert summary(checks(GOOD))[-1] == "all of it holds"
+
+
+def test_the_summary_says_that_clicks_were_counted_without_spark() -> None:
+    said = {check.name: check.text for check in checks(replace(GOOD, has_spark=False))}
+    assert said["clicks"] == (
+        "4 produced, 4 counted without Spark in 2 batches: "
+        "PySpark is not installed (make setup, or the extra spark)"
+    )
 
 
 @pytest.mark.parametrize(
