@@ -57,7 +57,8 @@ def description_of(text: str) -> str:
         if _NO_PROSE.match(paragraph):
             continue
         plain = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))
-        return _shortened(re.sub(r"[`*]", "", plain))
+        # Zensical writes it into an attribute as it is.
+        return _shortened(re.sub(r"[`*]", "", plain).replace('"', "'"))
     return ""
 
 

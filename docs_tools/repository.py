@@ -18,6 +18,9 @@ DOCS = "docs/"
 REPOSITORY = "https://github.com/reactive-kafka/reactive-kafka"
 """The same as ``repo_url`` of mkdocs.yml; a test holds that."""
 
+SITE_ADDRESS = "https://reactive-kafka.github.io/reactive-kafka/"
+"""The same as ``site_url`` of mkdocs.yml. Links of the page for what is not found are absolute."""
+
 TEXT_PAGES = (
     "docs/**/*.md",
     "CHANGELOG.md",
@@ -54,6 +57,11 @@ def place_of(file: str) -> str:
     if Path(file).suffix in LANGUAGES:
         return f"{file}.md"
     return file.removeprefix(DOCS)
+
+
+def file_of(place: str) -> str:
+    """The file of the repository behind a place of the site that has Markdown."""
+    return place if place in text_pages() else DOCS + place
 
 
 def with_links_of_the_site(text: str, file: str) -> str:

@@ -6,19 +6,21 @@ server that watches the folder rebuilds only pages that changed.
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
-from docs_tools.markdown import page_of_source, page_of_text
-from docs_tools.repository import ROOT, place_of, source_pages, text_pages
+from docs_tools.markdown import description_of, page_of_source, page_of_text
+from docs_tools.repository import ROOT, file_of, place_of, source_pages, text_pages
 
 TARGET = ROOT / "build"
 FOLDERS = ("docs", "overrides")
 """What is written there belongs to this module. Other files of build/ do not."""
 
 OTHER_FILES = {
-    "mkdocs.yml": Path("mkdocs.yml"),
     "docs_tools/overrides": Path("overrides"),
     "docs/images": Path("docs/images"),
+    "docs/javascripts": Path("docs/javascripts"),
     "docs/pictures": Path("docs/pictures"),
     "docs/stylesheets": Path("docs/stylesheets"),
 }
@@ -34,10 +36,36 @@ def staged() -> dict[str, bytes]:
     for file in source_pages():
         page = page_of_source((ROOT / file).read_text(encoding="utf-8"), file)
         found[f"docs/{place_of(file)}"] = page.encode()
+    found["mkdocs.yml"] = configuration().encode()
     for source, place in OTHER_FILES.items():
         for path in _files(ROOT / source):
             inner = path.relative_to(ROOT / source)
             found[(place / inner).as_posix()] = path.read_bytes()
+    return found
+
+
+def configuration() -> str:
+    """Return mkdocs.yml with the pages of its navigation as the sections of llms.txt."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    sections: dict[str, list[dict[str, str]]] = {}
+    for section, place in navigation(text):
+        page = (ROOT / file_of(place)).read_text(encoding="utf-8")
+        sections.setdefault(section, []).append({place: description_of(page)})
+    # JSON is YAML.
+    filled = json.dumps(sections, ensure_ascii=False)
+    return text.replace("sections: {}", f"sections: {filled}", 1)
+
+
+def navigation(config: str) -> list[tuple[str, str]]:
+    """Return the section and the place of each page in the navigation of mkdocs.yml, in order."""
+    nav = config.partition("\nnav:\n")[2].partition("\n\n")[0]
+    found = []
+    section = ""
+    for line in nav.splitlines():
+        if heading := re.match(r"  - (\w+):$", line):
+            section = heading[1]
+        elif page := re.match(r" +- (\S+\.md)$", line):
+            found.append((section, page[1]))
     return found
 
 

@@ -65,9 +65,11 @@ def quarkus_blocks() -> dict[str, str]:
 
 def _attribute(attribute: Attribute) -> tuple[str, str, str]:
     names = ", ".join(f"`{name}`" for name in (attribute.name, *attribute.also))
+    # Markdown would take <channel> for HTML.
+    default = attribute.default.replace("<", "&lt;")
     if attribute.is_refused:
-        return names, attribute.default, f"not supported: {attribute.instead}"
-    return names, attribute.default, attribute.ours
+        return names, default, f"not supported: {attribute.instead}"
+    return names, default, attribute.ours
 
 
 def with_tables(page: str) -> str:
