@@ -7,10 +7,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
-import os
 import re
-import signal
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -22,7 +19,6 @@ from types import ModuleType
 from typing import Any
 
 import click
-import httpx
 import pytest
 from opentelemetry import trace
 from opentelemetry.util._once import Once
@@ -37,7 +33,6 @@ from reactive_kafka.observe.catalogue import CATALOGUE, OF_A_SUPERVISOR
 from reactive_kafka.testing import TestApp, run_in_virtual_time
 from reactive_kafka.tracing.attributes import ATTEMPT, CHANNEL, UNLINKED
 from tests import pages
-from tests.faults.driver import free_port
 from tests.faults.strategies import STRATEGIES, Strategy
 from tests.pages import PAGES, ROOT, Block, Span, name
 
@@ -215,48 +210,6 @@ def test_the_five_lines_of_the_quickstart_are_the_example() -> None:
     assert shown["reactive-kafka.toml"] == (example / "reactive-kafka.toml").read_text()
 
 
-@pytest.mark.kafka
-async def test_the_quickstart_works_as_it_is_written(
-    kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    port = free_port()
-    with laid_out(pages.page("docs/quickstart.md"), tmp_path, monkeypatch):
-        # Only the address is another.
-        for file in ("reactive-kafka.toml", "send.py"):
-            written = (tmp_path / file).read_text()
-            assert "localhost:9092" in written
-            (tmp_path / file).write_text(written.replace("localhost:9092", kafka))
-        environ = {**os.environ, "REACTIVE_KAFKA__HTTP__PORT": str(port)}
-        service = await asyncio.create_subprocess_exec(
-            sys.executable, "hello.py", env=environ, stdout=subprocess.PIPE
-        )
-        try:
-            await until_ready(port)
-            sender = await asyncio.create_subprocess_exec(sys.executable, "send.py")
-            assert await asyncio.wait_for(sender.wait(), 30) == 0
-            assert service.stdout is not None
-            said = [await asyncio.wait_for(service.stdout.readline(), 10) for _ in range(2)]
-            service.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(service.wait(), 15) == 0
-        finally:
-            if service.returncode is None:
-                service.kill()
-                await service.wait()
-    assert sorted(said) == [b"Hello, Ada!\n", b"Hello, Grace!\n"]
-
-
-async def until_ready(port: int) -> None:
-    async with asyncio.timeout(30), httpx.AsyncClient() as client:
-        while True:
-            try:
-                answer = await client.get(f"http://127.0.0.1:{port}/health/ready")
-            except httpx.TransportError:
-                answer = None
-            if answer is not None and answer.status_code == 200:
-                return
-            await asyncio.sleep(0.1)
-
-
 # -- keys and values
 
 
@@ -431,11 +384,17 @@ def test_every_name_in_the_text_is_one_of_the_code(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_metric_in_the_text_is_in_the_catalogue(page: Path) -> None:
-    # A table.
     catalogue = (*CATALOGUE, *OF_A_SUPERVISOR)
-    metrics = {metric.name.removeprefix("reactive_kafka_") for metric in catalogue} | {
-        "checkpoints"
+    metrics = {metric.name.removeprefix("reactive_kafka_") for metric in catalogue}
+    # Prometheus makes three series of a histogram.
+    metrics |= {
+        f"{metric.name.removeprefix('reactive_kafka_')}_{series}"
+        for metric in catalogue
+        if metric.kind == "histogram"
+        for series in ("bucket", "sum", "count")
     }
+    # A table.
+    metrics.add("checkpoints")
     named = set(re.findall(r"\breactive_kafka_(\w+)", page.read_text()))
     assert named <= metrics
 

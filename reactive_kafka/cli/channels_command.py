@@ -22,7 +22,7 @@ from reactive_kafka.planning.channel_plans import AppPlan, HandlerPlan, Incoming
 ChannelRow = dict[str, Any]
 
 
-@click.command(name="channels")
+@click.command(name="channels", short_help="Show the channels of an application.")
 @with_configuration_options
 @options.as_json("Print a JSON object with the incoming, outgoing and memory channels.")
 def channels(brokers: BrokerOptions, as_json: bool) -> None:
