@@ -162,7 +162,7 @@ class Tasks:
         return [task.get_name() for task in self._running]
 
 
-async def each(*works: Awaitable[object]) -> None:
+async def all_ended(*works: Awaitable[object]) -> None:
     """Wait until all have ended. Then raise what one has raised, or a group of errors."""
     ends = await asyncio.gather(*works, return_exceptions=True)
     errors = [end for end in ends if isinstance(end, BaseException)]
@@ -176,8 +176,8 @@ TOGETHER_S = 0.1
 """Longer waits end at whole multiples of this."""
 
 
-def ends_with_others(wait_s: float, now: float) -> float:
-    """Shorten a wait of a second or more by at most 0.1 s, so that waits of others end with it.
+def aligned_wait_s(wait_s: float, now: float) -> float:
+    """Return the wait, shortened by at most 0.1 s if that lets it end together with others.
 
     In an idle process waking the loop costs most: 0.1 to 0.2 ms, whatever is done then.
     """
@@ -245,7 +245,7 @@ async def outcome_of(
     return asyncio.CancelledError() if task.cancelled() else task.result()
 
 
-def told_of(error: BaseException) -> str:
+def outcome_text(error: BaseException) -> str:
     """Return the text for an outcome."""
     if isinstance(error, asyncio.CancelledError):
         return "CancelledError: it cancelled itself, or awaited what was cancelled"

@@ -74,7 +74,7 @@ DOORS: dict[str, set[str]] = {
     "grpc": {"spark.session.connect_session"},
     "grpc_tools": {"formats.registered.proto_compiler"},
     "jsonschema": {"formats.registered.json_check", "formats.registered.json_documents"},
-    "msgspec": {"formats", "spark.batches.model_fields"},
+    "msgspec": {"formats", "spark.batches.payload_fields"},
     "opentelemetry": {"tracing.tracer"},
     "prometheus_client": {"observe.prometheus"},
     "pyarrow": {"spark.batches.columns", "spark.session"},

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.errors import UnexpectedEndError
-from reactive_kafka.tasks import TOGETHER_S, Tasks, each, ends_with_others, outcome_of
+from reactive_kafka.tasks import TOGETHER_S, Tasks, aligned_wait_s, all_ended, outcome_of
 from tests.app.helpers import in_virtual_time, now, settle_down
 from tests.app.sabotage import Odd
 
@@ -196,9 +196,9 @@ async def test_each_of_several_comes_to_its_end_and_then_what_one_has_raised_is_
         story.append("slow")
 
     with pytest.raises(ZeroDivisionError, match="first"):
-        await each(raising(ZeroDivisionError("first"))(), slow())
+        await all_ended(raising(ZeroDivisionError("first"))(), slow())
     with pytest.raises(BaseExceptionGroup) as group:
-        await each(raising(ValueError("a"))(), raising(KeyError("b"))(), slow())
+        await all_ended(raising(ValueError("a"))(), raising(KeyError("b"))(), slow())
     assert [type(error) for error in group.value.exceptions] == [ValueError, KeyError]
     assert story == ["slow", "slow"]
 
@@ -316,14 +316,14 @@ async def test_who_gives_up_waiting_for_a_function_cancels_it_once_and_leaves_it
 def test_waits_end_together_and_none_is_longer_or_much_shorter_than_it_was(
     wait_s: float, now: float, later_s: float
 ) -> None:
-    waits = ends_with_others(wait_s, now)
+    waits = aligned_wait_s(wait_s, now)
     if not 1 <= wait_s < inf:
         assert waits == wait_s
         return
     assert wait_s - TOGETHER_S - 1e-6 <= waits <= wait_s + 1e-6
     steps = (now + waits) / TOGETHER_S
     assert steps == pytest.approx(round(steps), abs=1e-5)
-    ends_at, other = now + waits, now + later_s + ends_with_others(wait_s, now + later_s)
+    ends_at, other = now + waits, now + later_s + aligned_wait_s(wait_s, now + later_s)
     assert other - ends_at == pytest.approx(0, abs=1e-6) or other - ends_at == pytest.approx(
         TOGETHER_S, abs=1e-6
     )

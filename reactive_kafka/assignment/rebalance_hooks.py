@@ -13,7 +13,7 @@ from reactive_kafka.assignment.deadlines import Deadlines
 from reactive_kafka.observe.events import HookFailed
 from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import outcome_of, told_of
+from reactive_kafka.tasks import outcome_of, outcome_text
 
 PartitionHook = Callable[[frozenset[TopicPartition]], Awaitable[None]]
 RevokedHook = Callable[[frozenset[TopicPartition], bool], Awaitable[None]]
@@ -95,7 +95,7 @@ class HookRunner:
             )
             if error is not None:
                 self._context.observer.on(
-                    HookFailed(channel=channel, hook=kind, reason=told_of(error), error=error)
+                    HookFailed(channel=channel, hook=kind, reason=outcome_text(error), error=error)
                 )
                 errors.append(error)
         return errors

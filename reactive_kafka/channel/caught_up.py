@@ -16,7 +16,7 @@ from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import read_up_to
-from reactive_kafka.tasks import outcome_of, told_of
+from reactive_kafka.tasks import outcome_of, outcome_text
 
 LOOK_S = 0.05
 """How often this looks whether everything is handled, from the assignment on."""
@@ -147,7 +147,7 @@ class CatchUp:
             error = await outcome_of(call, f"on_caught_up of {self._channel}", None)
             if error is None:
                 continue
-            reason = told_of(error)
+            reason = outcome_text(error)
             self._observer.on(
                 HookFailed(channel=self._channel, hook="on_caught_up", reason=reason, error=error)
             )

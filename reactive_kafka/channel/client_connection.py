@@ -22,7 +22,7 @@ from reactive_kafka.fetching.budget import EMPTY_POLL, PollRequest
 from reactive_kafka.fetching.fetcher import Fetcher
 from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.partitions.client_context import ClientContext
-from reactive_kafka.tasks import Handle, ends_with_others, is_set_within
+from reactive_kafka.tasks import Handle, aligned_wait_s, is_set_within
 
 POLL_S = 0.5
 """The longest wait of one poll. A member has to be polled, even if paused or draining."""
@@ -269,14 +269,14 @@ class ClientConnection:
         is_steady = self._starts.are_done and self._signals.is_taking() and not asked.left_out
         if not (self._is_idle and is_steady and not self._is_cut_off):
             return POLL_S
-        return ends_with_others(max(POLL_S, self._idle_poll_s), self._clock.monotonic())
+        return aligned_wait_s(max(POLL_S, self._idle_poll_s), self._clock.monotonic())
 
     async def _check(self, consumer: Consumer) -> None:
         """Ask a broker now and then whether it answers. The client itself reports no outage."""
         while True:
             wait_s = UNSURE_CHECK_S if self.reach.is_unsure else CHECK_S
             await is_set_within(
-                self._signals.look_soon, ends_with_others(wait_s, self._clock.monotonic())
+                self._signals.look_soon, aligned_wait_s(wait_s, self._clock.monotonic())
             )
             self._signals.look_soon.clear()
             asked_at = self._clock.monotonic()

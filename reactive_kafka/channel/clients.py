@@ -40,7 +40,7 @@ from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.partitions.client_partitions import ClientPartitions
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
-from reactive_kafka.tasks import Spawn, each
+from reactive_kafka.tasks import Spawn, all_ended
 from reactive_kafka.tracking.metadata.pending import MetadataPolicy, PendingCommit
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import verdicts_of
@@ -286,7 +286,7 @@ class ChannelConsumer:
 
     def knows(self, tracker: OffsetTracker) -> bool:
         """Return whether it reads with the tracker, or may retain its partition."""
-        return self.table.of(tracker) is not None
+        return self.table.partition_of(tracker) is not None
 
     def takes_less(self, pending: Collection[PendingCommit]) -> None:
         """Note that the broker does not take the metadata of these positions: it is too long."""
@@ -417,24 +417,26 @@ class ChannelClients(list[ChannelConsumer]):
 
     async def drain(self, deadline: float, *, to_the_end: bool = False) -> None:
         """Take nothing new, and wait for the handlers that run, until *deadline* (monotonic)."""
-        await each(*(client.handlers.drain(deadline, to_the_end=to_the_end) for client in self))
+        await all_ended(
+            *(client.handlers.drain(deadline, to_the_end=to_the_end) for client in self)
+        )
 
     async def release(self, deadline: float) -> None:
         """Run the hooks, wait for unsettled records until *deadline* (monotonic), and commit."""
-        await each(
+        await all_ended(
             *(client.assignment.release(without_group(deadline), during="stop") for client in self)
         )
 
     async def close(self) -> None:
         """Leave the groups. Verdicts that come later are refused."""
-        await each(*(client.close() for client in self))
+        await all_ended(*(client.close() for client in self))
 
     def request_commit(self, tracker: OffsetTracker) -> int:
         """Ask the client that reads with a tracker to commit; return what it would commit."""
         for client in self:
             if client.table.has(tracker):
                 client.committer.request()
-            elif client.table.of(tracker) is None:
+            elif client.table.partition_of(tracker) is None:
                 continue
             return client.engine.reached(tracker)
         return tracker.committable

@@ -17,7 +17,7 @@ from reactive_kafka.delivery.lanes.pauses import Pauses
 from reactive_kafka.errors import ChannelClosedError, text_of
 from reactive_kafka.observe.events import ChannelPaused, ConsumersIdle, EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, PartitionFacts
-from reactive_kafka.tasks import outcome_of, told_of
+from reactive_kafka.tasks import outcome_of, outcome_text
 
 NOT_ENABLED = "not started: enabled = false"
 """Why a channel is stopped that the application did not start."""
@@ -131,7 +131,7 @@ class ChannelLifecycle:
     def report_failed_end(self, doing: str, error: BaseException) -> None:
         """Report what has gone wrong while the channel ends. The end continues."""
         self._observer.on(
-            EndFailed(channel=self.name, doing=doing, reason=told_of(error), error=error)
+            EndFailed(channel=self.name, doing=doing, reason=outcome_text(error), error=error)
         )
 
     def fail(self, reason: BaseException) -> bool:

@@ -463,7 +463,7 @@ class CommitEngine:
 
     def due_with(self, tracker: OffsetTracker, position: int) -> PendingCommit:
         """What a transaction of the application's has to store instead of a commit."""
-        partition = self.table.of(tracker)
+        partition = self.table.partition_of(tracker)
         if partition is None:
             return PendingCommit(tracker, position, True)
         return partition.commits.metadata.due(tracker, position, is_new=True)
@@ -471,7 +471,7 @@ class CommitEngine:
     def stored_with(self, pending: PendingCommit) -> None:
         """A transaction of the application's has stored it."""
         tracker = pending.tracker
-        partition = self.table.of(tracker)
+        partition = self.table.partition_of(tracker)
         if partition is None:
             return
         tracker.sent(pending.position)

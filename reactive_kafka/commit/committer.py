@@ -26,7 +26,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.observe.events import CommitFailed, Observer
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import ends_with_others, is_set_within
+from reactive_kafka.tasks import aligned_wait_s, is_set_within
 from reactive_kafka.tracking.tracker import OffsetTracker
 
 FLUSH_RETRY_S = 0.1
@@ -104,7 +104,7 @@ class Committer:
         """
         interval_s = self.engine.strategy.interval_s or math.inf
         now = self._clock.monotonic()
-        tick = now + ends_with_others(interval_s, now)
+        tick = now + aligned_wait_s(interval_s, now)
         while True:
             await self._until_due(tick)
             # The loop has to turn even if a commit is always due.
@@ -233,7 +233,7 @@ class Committer:
             ours = [
                 (partition.commits, tracker)
                 for tracker in trackers
-                if (partition := table.of(tracker)) is not None
+                if (partition := table.partition_of(tracker)) is not None
             ]
             if not any(commits.lacks_plans(tracker) for commits, tracker in ours):
                 divided = [commits.divide_plan(tracker) for commits, tracker in ours]

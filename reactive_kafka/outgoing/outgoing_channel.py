@@ -31,7 +31,7 @@ from reactive_kafka.outgoing.transactions.producers import TransactionalProducer
 from reactive_kafka.outgoing.transactions.transaction import Sender
 from reactive_kafka.outgoing.transactions.transactional_writer import TransactionalWriter
 from reactive_kafka.records import HeaderPairs, RawRecord, Record, RecordBytes
-from reactive_kafka.tasks import Spawn, each
+from reactive_kafka.tasks import Spawn, all_ended
 from reactive_kafka.wire import fields_problem, topic_problem
 
 T = TypeVar("T")
@@ -154,7 +154,7 @@ class OutgoingChannel:
         Args:
             deadline: When to give up the writes; monotonic, in seconds.
         """
-        await each(self.requests.close(), self.writer.stop(deadline))
+        await all_ended(self.requests.close(), self.writer.stop(deadline))
 
     def facts(self) -> OutgoingFacts:
         """What health and metrics show of this channel, with the schemas that it waits for."""

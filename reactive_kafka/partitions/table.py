@@ -87,7 +87,7 @@ class PartitionTable:
         """All trackers, also those of partitions that may be retained."""
         return [partition.tracker for partition in self if partition.tracker is not None]
 
-    def of(self, tracker: OffsetTracker) -> Partition | None:
+    def partition_of(self, tracker: OffsetTracker) -> Partition | None:
         """The partition that this tracker is of; None if it has another one or has gone."""
         partition = self._partitions.get(tracker.partition)
         if partition is None or partition.tracker is not tracker:
@@ -96,7 +96,7 @@ class PartitionTable:
 
     def has(self, tracker: OffsetTracker) -> bool:
         """Whether the positions of a tracker are committed."""
-        partition = self.of(tracker)
+        partition = self.partition_of(tracker)
         return partition is not None and partition.live is tracker
 
     @property

@@ -39,7 +39,7 @@ from reactive_kafka.runtime.run_plan import RunEnvironment, RunPlan
 from reactive_kafka.runtime.sources import Sources
 from reactive_kafka.runtime.store_opening import connector_of_ranges, source_of_ranges, store_of
 from reactive_kafka.runtime.tracing import RunTracing
-from reactive_kafka.tasks import Fails, HomeLoop, each, outcome_of, told_of
+from reactive_kafka.tasks import Fails, HomeLoop, all_ended, outcome_of, outcome_text
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.batches.spark_function import SparkFunction
@@ -334,19 +334,19 @@ class RunChannels:
             deadlines: Channel -> until when its handlers may run (monotonic).
         """
         await self._sources.stop()
-        quiet = self._each(
+        quiet = self._take_step(
             "draining", {name: one.quiesce(deadlines[name]) for name, one in self.incoming.items()}
         )
-        await each(self._jobs.drain(deadlines), quiet)
+        await all_ended(self._jobs.drain(deadlines), quiet)
         # Memory channels drain last. Records of the other channels wait for the acks of their
         # values.
-        await self._each(
+        await self._take_step(
             "draining", {name: one.drain(deadlines[name]) for name, one in self._memory.items()}
         )
 
     async def leave(self, deadlines: Mapping[str, float]) -> None:
         """Commit for the last time, leave the groups, and end Spark and the outgoing channels."""
-        await self._each(
+        await self._take_step(
             "leaving", {name: one.finish(deadlines[name]) for name, one in self.incoming.items()}
         )
         if self._spark is not None:
@@ -365,13 +365,15 @@ class RunChannels:
         """
         if not self._is_closing:
             self._is_closing = True
-            await self._each(
+            await self._take_step(
                 "closing", {name: one.stop(deadline) for name, one in self._memory.items()}
             )
             kafka = {name: one for name, one in self.outgoing.items() if name not in self._memory}
-            await self._each("closing", {name: one.stop(deadline) for name, one in kafka.items()})
+            await self._take_step(
+                "closing", {name: one.stop(deadline) for name, one in kafka.items()}
+            )
 
-    async def _each(self, doing: str, ends: Mapping[str, Coroutine[Any, Any, None]]) -> None:
+    async def _take_step(self, doing: str, ends: Mapping[str, Coroutine[Any, Any, None]]) -> None:
         """Await a step of all channels. An error of one is reported, and stops no other."""
         errors = await asyncio.gather(*ends.values(), return_exceptions=True)
         for channel, error in zip(ends, errors, strict=True):
@@ -380,7 +382,7 @@ class RunChannels:
 
     def _tell_end_failed(self, channel: str, doing: str, error: BaseException) -> None:
         self._services.observer.on(
-            EndFailed(channel=channel, doing=doing, reason=told_of(error), error=error)
+            EndFailed(channel=channel, doing=doing, reason=outcome_text(error), error=error)
         )
 
     def drain_timeouts(self) -> dict[str, float]:

@@ -23,7 +23,7 @@ from reactive_kafka.handlers.blocking_calls import as_async
 from reactive_kafka.handlers.declared_jobs import DeclaredJob
 from reactive_kafka.observe.events import JobFailed, JobLate, JobLeft
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import Fails, Handle, each, is_set_within, outcome_of, told_of
+from reactive_kafka.tasks import Fails, Handle, all_ended, is_set_within, outcome_of, outcome_text
 from reactive_kafka.verdicts.unawaited import checked_alone
 
 EVERYWHERE = "*"
@@ -81,7 +81,9 @@ class Jobs:
             deadlines: Channel -> until when its calls may run (monotonic).
         """
         now = self._clock.monotonic()
-        await each(*(job.end(deadlines[job.channel] - now, for_good=True) for job in self._jobs))
+        await all_ended(
+            *(job.end(deadlines[job.channel] - now, for_good=True) for job in self._jobs)
+        )
 
 
 class _RunningJob:
@@ -184,7 +186,7 @@ class _RunningJob:
             self._services.exit(error)
         elif error is not None:
             failed = JobFailed(
-                channel=self.channel, job=self.name, reason=told_of(error), error=error
+                channel=self.channel, job=self.name, reason=outcome_text(error), error=error
             )
             self._services.observer.on(failed)
 

@@ -38,7 +38,7 @@ from reactive_kafka.runtime.start_hooks import run_start_hooks
 from reactive_kafka.runtime.start_messages import not_started, start_warnings
 from reactive_kafka.runtime.states import TRANSITIONS, RunState
 from reactive_kafka.state_table import next_state
-from reactive_kafka.tasks import Tasks, outcome_of, told_of
+from reactive_kafka.tasks import Tasks, outcome_of, outcome_text
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -339,7 +339,7 @@ class Run:
         elif error is not None:
             # The stop continues.
             self._observer.on(
-                HookFailed(channel="*", hook="before_stop", reason=told_of(error), error=error)
+                HookFailed(channel="*", hook="before_stop", reason=outcome_text(error), error=error)
             )
 
     def facts(self) -> AppFacts:
@@ -393,4 +393,4 @@ async def _end(dependencies: Dependencies, observer: Observer) -> None:
     error = await dependencies.close(CLOSED_S)
     if error is not None:
         doing = "ending the dependencies of the application"
-        observer.on(EndFailed(channel="*", doing=doing, reason=told_of(error), error=error))
+        observer.on(EndFailed(channel="*", doing=doing, reason=outcome_text(error), error=error))

@@ -66,7 +66,7 @@ async def _pull(name: str, function: Callable[[], AsyncIterator[Any]], outputs: 
     try:
         async for value in values:
             raise_if_dropped(who)
-            await outputs.put(value, _told)
+            await outputs.put(value, _ignore_outcome)
             if task is not None and task.cancelling():
                 # The application stops, and the source has swallowed its cancellation.
                 return
@@ -75,7 +75,7 @@ async def _pull(name: str, function: Callable[[], AsyncIterator[Any]], outputs: 
         await values.aclose()
 
 
-def _told(error: BaseException | None) -> None:
+def _ignore_outcome(error: BaseException | None) -> None:
     """Do nothing: a source has no record to ack or nack.
 
     Its channel reports a record that was refused.

@@ -8,7 +8,7 @@ from contextvars import Context
 
 from reactive_kafka.handlers.declared_hooks import Hook, checked_hook
 from reactive_kafka.handlers.signature import RAISED_BY, name_and_place
-from reactive_kafka.tasks import outcome_of, told_of
+from reactive_kafka.tasks import outcome_of, outcome_text
 
 
 async def run_start_hooks(
@@ -40,7 +40,7 @@ async def run_start_hooks(
         error = await outcome_of(run, "on_start hook", None, context)
         if isinstance(error, asyncio.CancelledError):
             raise RuntimeError(
-                f"the on_start hook {name_and_place(hook)} ended with {told_of(error)}"
+                f"the on_start hook {name_and_place(hook)} ended with {outcome_text(error)}"
             ) from error
         if error is not None:
             error.add_note(f"{RAISED_BY}on_start hook {name_and_place(hook)}")

@@ -1,7 +1,7 @@
 """Tools for testing applications: an in-memory broker, virtual time, spies on handlers."""
 
 from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.testing.app import TestApp, record
+from reactive_kafka.testing.application import TestApp, record
 from reactive_kafka.testing.fake_clock import (
     DeadlockError,
     FakeClock,

@@ -128,14 +128,16 @@ class Acknowledger:
         """
         self._channel.totals(tracker.partition).acked += tracker.newly_acked()
 
-    def each(self, deliveries: Sequence[D], settle: Callable[[D], Future[bool]]) -> Future[bool]:
+    def same_verdict(
+        self, deliveries: Sequence[D], settle: Callable[[D], Future[bool]]
+    ) -> Future[bool]:
         """Give each delivery the same verdict, or none of them; True if at least one took effect.
 
         Raises:
             CheckpointError: One of them is in an open transaction.
         """
         if not self.futures.is_here:
-            return self.futures.from_thread(lambda: self.each(deliveries, settle))
+            return self.futures.from_thread(lambda: self.same_verdict(deliveries, settle))
         for delivery in deliveries:
             self.hook.check(delivery.tracker, delivery.index)
         return self.futures.any_of([settle(delivery) for delivery in deliveries])

@@ -76,11 +76,11 @@ class Batch(Sequence[Message[T]], Generic[T]):
 
     def ack(self) -> Future[bool]:
         """Ack every message without a verdict; True if that was at least one."""
-        return self._each(self._messages, lambda message: message.ack())
+        return self._same_verdict(self._messages, lambda message: message.ack())
 
     def nack(self, reason: BaseException) -> Future[bool]:
         """Nack every message without a verdict; True if that was at least one."""
-        return self._each(self._messages, lambda message: message.nack(reason))
+        return self._same_verdict(self._messages, lambda message: message.nack(reason))
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """Return a transaction for the whole batch; see ``Message.transaction``."""
@@ -100,13 +100,13 @@ class Batch(Sequence[Message[T]], Generic[T]):
             # By identity: messages of the same content are not the same message.
             if candidate is message:
                 up_to_message = self._messages[: position + 1]
-                return self._each(up_to_message, lambda message: message.ack())
+                return self._same_verdict(up_to_message, lambda message: message.ack())
         raise ValueError(f"{message!r} is not in this batch")
 
-    def _each(
+    def _same_verdict(
         self, messages: Sequence[Message[T]], settle: Callable[[Message[T]], Future[bool]]
     ) -> Future[bool]:
-        return verdicts_of(messages[0].tracker).channel.each(messages, settle)
+        return verdicts_of(messages[0].tracker).channel.same_verdict(messages, settle)
 
     @overload
     def __getitem__(self, index: int) -> Message[T]: ...

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka import Channel, Message
-from reactive_kafka.broker.memory.stored_positions import CommitEntry
+from reactive_kafka.broker.memory.memory_positions import CommitEntry
 from reactive_kafka.channel.status import TRANSITIONS
 from reactive_kafka.errors import ChannelClosedError
 from reactive_kafka.observe.events import ChannelStateChanged

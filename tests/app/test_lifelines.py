@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Message, TopicPartition
-from reactive_kafka.broker.memory.stored_positions import CommitEntry
+from reactive_kafka.broker.memory.memory_positions import CommitEntry
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.assembly import record_workers
 from reactive_kafka.delivery.invocation import Invocation

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from reactive_kafka.broker.memory.stored_positions import CommitEntry
+from reactive_kafka.broker.memory.memory_positions import CommitEntry
 from reactive_kafka.errors import (
     FatalBrokerError,
     NotOwnerError,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reactive_kafka import App, Message
-from reactive_kafka.broker.memory.stored_positions import CommitEntry
+from reactive_kafka.broker.memory.memory_positions import CommitEntry
 from reactive_kafka.checkpoint.store import Checkpoint
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, forget
 from reactive_kafka.cli.cluster_access import ClusterAccess

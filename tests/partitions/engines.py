@@ -95,13 +95,13 @@ class CommitEngine(commit_engine.CommitEngine):
         return None if one is None else one.user_metadata
 
     def metadata_units(self, tracker: OffsetTracker) -> int:
-        one = self.table.of(tracker)
+        one = self.table.partition_of(tracker)
         return 0 if one is None else one.commits.metadata.units(tracker)
 
     def lacks_plans(self, tracker: OffsetTracker) -> bool:
-        one = self.table.of(tracker)
+        one = self.table.partition_of(tracker)
         return one is not None and one.live is tracker and one.commits.lacks_plans(tracker)
 
     def divide(self, tracker: OffsetTracker) -> bool:
-        one = self.table.of(tracker)
+        one = self.table.partition_of(tracker)
         return one is not None and one.live is tracker and one.commits.divide_plan(tracker)

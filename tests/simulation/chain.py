@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka import App, Batch, Message, Record, TopicPartition
+from reactive_kafka.broker.memory.memory_positions import CommitEntry
 from reactive_kafka.broker.memory.scripted_faults import Request
-from reactive_kafka.broker.memory.stored_positions import CommitEntry
 from reactive_kafka.errors import OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
 from tests.app.helpers import make_broker, tp, until

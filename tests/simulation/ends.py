@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka import App, Batch, Message, TopicPartition
-from reactive_kafka.broker.memory.stored_positions import CommitEntry
+from reactive_kafka.broker.memory.memory_positions import CommitEntry
 from reactive_kafka.errors import OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.testing import FakeClock, MemoryBroker
 from tests.app.helpers import make_broker, tp

@@ -568,7 +568,7 @@ MUTANTS = (
     Mutant(
         "a failure is taken for success",
         "delivery/retry.py",
-        "        worker.blocked_on += [self._signals.nack(message, error) for message in nacked]\n",
+        "        worker.blocked_on += [nacks.failed(message, error) for message in nacked]\n",
         "        for message in nacked:\n            message.tracker.settle(message.index)\n",
     ),
     Mutant(
@@ -1689,7 +1689,7 @@ MUTANTS = (
     ),
     Mutant(
         "an attempt is told by the number of the next one",
-        "delivery/workers/interface.py",
+        "delivery/retry.py",
         "HandlerRetried(**about, attempt=attempt, wait_s=wait_s)",
         "HandlerRetried(**about, attempt=attempt + 1, wait_s=wait_s)",
     ),

@@ -27,7 +27,7 @@ from itertools import chain
 from typing import Any
 
 from reactive_kafka import App, Batch, Message, Record
-from reactive_kafka.broker.memory.stored_positions import CommitEntry
+from reactive_kafka.broker.memory.memory_positions import CommitEntry
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.observe import events as told

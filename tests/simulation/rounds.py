@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka import App, Batch, Emitter, Message, Record
-from reactive_kafka.broker.memory.stored_positions import CommitEntry
+from reactive_kafka.broker.memory.memory_positions import CommitEntry
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
 from reactive_kafka.errors import OutcomeUnknownError, ReactiveKafkaError, TransientBrokerError
 from reactive_kafka.testing import FakeClock, MemoryBroker

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from reactive_kafka import Committed, TopicPartition
-from reactive_kafka.broker.memory.stored_positions import CommitEntry
+from reactive_kafka.broker.memory.memory_positions import CommitEntry
 from reactive_kafka.testing import FakeClock, MemoryBroker
 from tests.simulation.ends import EXPECTED, Ends, run_ends
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from reactive_kafka import App, Committed
-from reactive_kafka.broker.memory.stored_positions import CommitEntry
+from reactive_kafka.broker.memory.memory_positions import CommitEntry
 from reactive_kafka.observe.events import BrokerAvailable, RecordPoisoned
 from reactive_kafka.testing import FakeClock
 from tests.app.helpers import make_broker, tp

@@ -10,10 +10,10 @@ from typing import Literal
 from reactive_kafka.broker.client import Connector, Written
 from reactive_kafka.broker.memory.member import CooperativeMember, Member
 from reactive_kafka.broker.memory.memory_connector import MemoryConnector
+from reactive_kafka.broker.memory.memory_positions import CommitEntry
 from reactive_kafka.broker.memory.memory_state import MemoryState
 from reactive_kafka.broker.memory.partition_log import PartitionLog, Spoiled, StoredRecord
 from reactive_kafka.broker.memory.scripted_faults import Call, Hold, Request, ScriptedFault
-from reactive_kafka.broker.memory.stored_positions import CommitEntry
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.errors import BrokerError, RejectedRecordError, TransientBrokerError
 from reactive_kafka.records import Committed, HeaderPairs, RecordBytes, TopicPartition

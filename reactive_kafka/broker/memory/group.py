@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reactive_kafka.broker.client import GroupHasMembersError, members_share
 from reactive_kafka.broker.memory.assignors import Shares, range_shares, sticky_shares
 from reactive_kafka.broker.memory.member import Member
-from reactive_kafka.broker.memory.stored_positions import CommitEntry, StoredPositions, acceptable
+from reactive_kafka.broker.memory.memory_positions import CommitEntry, StoredPositions, acceptable
 from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.records import Committed, TopicPartition
 

@@ -19,7 +19,7 @@ from reactive_kafka.handlers.dependencies.graph import DependencyStep, FactoryKi
 from reactive_kafka.handlers.dependencies.making import Making, ScopeEnds
 from reactive_kafka.handlers.dependencies.threads import in_thread
 from reactive_kafka.handlers.signature import RAISED_BY, HandlerFunction, Shape, name_and_place
-from reactive_kafka.tasks import CLEANED_UP_S, Fails, Handle, NoEndError, told_of
+from reactive_kafka.tasks import CLEANED_UP_S, Fails, Handle, NoEndError, outcome_text
 
 Function = Callable[..., Any]
 
@@ -231,7 +231,7 @@ class Dependencies:
                 what = f"dependency {name_and_place(making.factory)}, which is made at the start"
                 is_own = self._handle is not None and not self._handle.is_cancelled
                 if isinstance(error, asyncio.CancelledError) and is_own:
-                    raise RuntimeError(f"the {what}, ended with {told_of(error)}") from error
+                    raise RuntimeError(f"the {what}, ended with {outcome_text(error)}") from error
                 error.add_note(f"{RAISED_BY}{what}")
                 raise
         for given, needs in self._bound:

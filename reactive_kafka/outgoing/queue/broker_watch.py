@@ -13,7 +13,7 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.outages import OutageReports
-from reactive_kafka.tasks import ends_with_others
+from reactive_kafka.tasks import aligned_wait_s
 
 CHECK_S = 2.0
 """How often a broker is asked. An answer takes 2.5 s at most, so readiness is DOWN within 5 s."""
@@ -50,7 +50,7 @@ class BrokerWatch:
     async def run(self) -> None:
         """Ask until cancelled."""
         while True:
-            await asyncio.sleep(ends_with_others(CHECK_S, self._clock.monotonic()))
+            await asyncio.sleep(aligned_wait_s(CHECK_S, self._clock.monotonic()))
             if self.silence is None and self._clock.monotonic() - self._heard_at < CHECK_S:
                 continue
             try:

@@ -15,7 +15,7 @@ from uuid import UUID
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats.payload_type import PayloadType, name_of, payload_type_of
 from reactive_kafka.spark.batches import scalars
-from reactive_kafka.spark.batches.model_fields import (
+from reactive_kafka.spark.batches.payload_fields import (
     PLAIN_FORMS,
     Forms,
     ModelField,
