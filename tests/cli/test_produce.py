@@ -12,6 +12,7 @@ import pytest
 
 from reactive_kafka.cli.records.confirmations import MOST_RECORDS
 from reactive_kafka.cli.records.stdin_lines import CHUNK_BYTES, InputLines
+from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import MemoryBroker
 from tests.cli.inside import cli_on, make_broker
@@ -200,3 +201,27 @@ def test_a_line_of_a_pipe_is_there_as_soon_as_it_was_written() -> None:
             return [*first, *await lines.some(), *await lines.some()]
 
     assert asyncio.run(asyncio.wait_for(read(), 10.0)) == [b"one", b"two"]
+
+
+# -- a topic that does not exist
+
+
+def test_a_topic_is_created_on_demand_as_it_is_declared(
+    broker: MemoryBroker, tmp_path: Path
+) -> None:
+    created = cli_on(broker, "produce", "new", "--create", stdin=b"1\n")
+    assert (created.code, created.out) == (0, "1 record written to new\n"), created.err
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"topics": {"wide": {"partitions": 7}}}))
+    for _ in range(2):
+        arguments = ("produce", "wide", "--create", "--config", str(config))
+        assert cli_on(broker, *arguments, servers=False, stdin=b"1\n").code == 0
+    assert broker.topics() == {"orders": 2, "new": 1, "wide": 7}
+
+
+def test_a_topic_that_cannot_be_created_says_why(broker: MemoryBroker) -> None:
+    broker.fail_next("create_topic", FatalBrokerError("the right CREATE is missing"))
+    ended = cli_on(broker, "produce", "new", "--create", stdin=b"1\n")
+    assert ended.code == 1
+    assert "the right CREATE is missing" in ended.err
+    assert broker.topics() == {"orders": 2}

@@ -108,9 +108,10 @@ class ListGroupsRequest_v5(RequestStruct):  # type: ignore[misc]
     SCHEMA = Schema(("states", CompactArray(TEXT)), ("types", CompactArray(TEXT)), TAGS)
 
 
-class ListGroups(  # type: ignore[misc]
-    Request[ListGroupsRequest_v1 | ListGroupsRequest_v4 | ListGroupsRequest_v5]
-):
+ListGroupsStruct = ListGroupsRequest_v1 | ListGroupsRequest_v4 | ListGroupsRequest_v5
+
+
+class ListGroups(Request[ListGroupsStruct]):  # type: ignore[misc]
     """Asks a broker for the groups that it coordinates."""
 
     API_KEY = 16
@@ -256,8 +257,8 @@ async def _groups_of(client: Any, node: int) -> list[GroupListing]:
             raise FatalBrokerError(f"{doing}: the broker has no such request") from error
         raise
     if answer.error_code:
-        error = class_for(answer.error_code)()
-        raise translate(error) from error
+        refusal = class_for(answer.error_code)()
+        raise translate(refusal) from refusal
     return [_listing(*group) for group in answer.groups]
 
 

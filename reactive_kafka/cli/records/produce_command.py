@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from reactive_kafka.broker.client import Producer
+from reactive_kafka.broker.client import Inspector, Producer
 from reactive_kafka.cli import options
 from reactive_kafka.cli.cluster_access import (
     BrokerOptions,
@@ -27,7 +27,9 @@ from reactive_kafka.cli.records.record_json import AddressedRecord, record_of_js
 from reactive_kafka.cli.records.registry_access import schema_source, with_schemas
 from reactive_kafka.cli.records.stdin_lines import InputLines, LineTooLongError
 from reactive_kafka.cli.records.value_texts import json_writer, line_writer
-from reactive_kafka.errors import EncodeError, SchemaAwayError
+from reactive_kafka.cli.topics.topic_plan import DEFAULT_PARTITIONS
+from reactive_kafka.config.tables import TopicSettings
+from reactive_kafka.errors import BrokerError, EncodeError, SchemaAwayError
 from reactive_kafka.formats import SchemaSource
 from reactive_kafka.records import HeaderPairs, RecordBytes
 from reactive_kafka.wire import is_topic
@@ -72,6 +74,12 @@ def _headers(
     "avro, json-schema and protobuf take a line of JSON, and their schema from the registry of the "
     "configuration. Default: any bytes."
 )
+@click.option(
+    "--create",
+    is_flag=True,
+    help="Create the topic if it does not exist: as [topics.TOPIC] in the configuration declares "
+    "it, or with one partition.",
+)
 @options.as_json(
     "Each line is a JSON object with value, and perhaps key, headers, partition and timestamp: "
     "what tail --json prints."
@@ -83,6 +91,7 @@ def produce(
     headers: tuple[tuple[str, bytes], ...],
     partition: int | None,
     format_name: str | None,
+    create: bool,
     as_json: bool,
     brokers: BrokerOptions,
 ) -> None:
@@ -91,7 +100,7 @@ def produce(
     Ends at the end of the input, when the broker has confirmed every record, and prints how many it
     has confirmed. At the first line that is refused it stops reading and exits with 1: it names the
     line, and says which lines were written. An empty line is a record with an empty value. The
-    topic must exist.
+    topic must exist, or be created with --create.
 
     \b
     Examples:
@@ -122,7 +131,7 @@ def produce(
     )
     answers: list[Confirmations] = []
     try:
-        asyncio.run(_produce(cluster, topic, format_name, reader, answers))
+        asyncio.run(_produce(cluster, topic, format_name, reader, answers, create=create))
     except KeyboardInterrupt:
         for confirmations in answers:
             click.echo(confirmations.report(topic), err=True)
@@ -145,6 +154,8 @@ async def _produce(
     format_name: str | None,
     reader: Callable[[SchemaSource], ReadLine],
     answers: list[Confirmations],
+    *,
+    create: bool,
 ) -> None:
     """Write the lines. *answers* gets the confirmations, also if this call is cancelled."""
     async with (
@@ -152,7 +163,8 @@ async def _produce(
         cluster.clients() as (connector, inspector),
     ):
         read = reader(source)
-        await known_topics(inspector, topic)
+        if not create:
+            await known_topics(inspector, topic)
         producer = connector.producer(
             name="command-line", properties=_producer_properties(cluster, topic)
         )
@@ -161,6 +173,8 @@ async def _produce(
         confirmations = Confirmations()
         answers.append(confirmations)
         try:
+            if create:
+                await _create(cluster, inspector, producer, topic)
             with _progress_of(confirmations):
                 try:
                     await _send(producer, topic, read, confirmations, lines)
@@ -170,6 +184,33 @@ async def _produce(
                     raise
         finally:
             await producer.stop()
+
+
+async def _create(
+    cluster: ClusterAccess, inspector: Inspector, producer: Producer, topic: str
+) -> None:
+    """Create the topic, unless it exists.
+
+    Raises:
+        CommandFailed: The broker refuses it, and creates no topics by itself either.
+    """
+    if topic in await inspector.topics([topic]):
+        return
+    declared = None if cluster.settings is None else cluster.settings.topics.get(topic)
+    wanted = declared or TopicSettings(name=topic)
+    try:
+        await inspector.create_topic(
+            topic,
+            wanted.partitions or DEFAULT_PARTITIONS,
+            wanted.replication_factor,
+            wanted.config,
+        )
+    except BrokerError as error:
+        # The embedded broker has no request for it, and creates topics that a producer asks for.
+        try:
+            await producer.partitions(topic)
+        except BrokerError:
+            raise CommandFailed(str(error)) from error
 
 
 def _progress_of(confirmations: Confirmations) -> AbstractContextManager[object]:
