@@ -2,7 +2,7 @@
 
 ReactiveKafkaError
 ├── ConfigError (ValueError)          the user: names file, channel, key, value and what is allowed
-├── MissingExtraError (ImportError)   the user: "pip install 'reactive-kafka[spark]'"
+├── MissingExtraError (ImportError)   the user: install the extra that the text names
 ├── BrokerError                       raised at the seam only, with the client's error as __cause__
 │   ├── TransientBrokerError          nobody: the same call may succeed later
 │   │   ├── OutcomeUnknownError       nobody: it may or may not have taken effect
@@ -134,7 +134,12 @@ class MissingExtraError(ReactiveKafkaError, ImportError):
 
     def __init__(self, feature: str, extra: str) -> None:
         self.extra = extra
-        super().__init__(f"{feature} needs an extra: pip install 'reactive-kafka[{extra}]'")
+        super().__init__(f"{feature} needs the extra {extra}: {how_to_install(extra)}")
+
+
+def how_to_install(extra: str) -> str:
+    """The command that installs an extra; it holds wherever the package came from."""
+    return f"pip install '.[{extra}]' in a checkout; for other ways see docs/install.md"
 
 
 class BrokerError(ReactiveKafkaError):

@@ -141,5 +141,5 @@ async def test_it_has_no_transactions_and_does_not_start_to_say_so() -> None:
 def test_without_confluent_kafka_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     # As if it were not installed.
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'reactive-kafka\[embedded\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[embedded\]'"):
         EmbeddedBroker()

@@ -16,7 +16,7 @@ from reactive_kafka.checkpoint.stores.opening import open_store
 from reactive_kafka.checkpoint.stores.redis import RedisStore
 from reactive_kafka.checkpoint.stores.sql import SqlStore
 from reactive_kafka.config.store_urls import check_url
-from reactive_kafka.errors import FatalBrokerError
+from reactive_kafka.errors import FatalBrokerError, how_to_install
 from reactive_kafka.records import TopicPartition
 from tests.checkpoint.conftest import install_stores
 
@@ -150,7 +150,7 @@ except MissingExtraError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip().endswith(f"needs an extra: pip install 'reactive-kafka[{extra}]'")
+    assert done.stdout.strip().endswith(f"needs the extra {extra}: {how_to_install(extra)}")
 
 
 def raises(url: str) -> object:

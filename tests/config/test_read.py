@@ -250,7 +250,7 @@ def test_yaml_without_its_extra_names_the_pip_line(
 ) -> None:
     # What an environment without PyYAML looks like.
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'reactive-kafka\[yaml\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[yaml\]'"):
         read_file(write(tmp_path, "a.yaml", YAML), {})
 
 

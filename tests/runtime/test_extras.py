@@ -167,7 +167,7 @@ def test_what_a_setting_needs_is_named_with_the_command_that_installs_it(
         timeout=60,
     )
     assert ended.returncode != 0, ended.stdout
-    assert f"pip install 'reactive-kafka[{need.extra}]'" in ended.stderr, ended.stderr[-500:]
+    assert f"pip install '.[{need.extra}]'" in ended.stderr, ended.stderr[-500:]
     if end == "check":
         assert ended.returncode == 2
         assert "Traceback" not in ended.stderr
@@ -179,4 +179,4 @@ def test_yaml_that_cannot_be_read_is_named_with_the_command(tmp_path: Path) -> N
     ended = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
-    assert "pip install 'reactive-kafka[yaml]'" in ended.stderr
+    assert "pip install '.[yaml]'" in ended.stderr

@@ -151,9 +151,7 @@ def test_a_missing_package_is_told_at_the_start_with_what_to_install(
     app = (
         make_app(format) if side == "incoming" else make_app(format, {"value_deserializer": "json"})
     )
-    with pytest.raises(
-        MissingExtraError, match=rf"{format}.*pip install 'reactive-kafka\[{extra}\]'"
-    ):
+    with pytest.raises(MissingExtraError, match=rf"{format}.*pip install '\.\[{extra}\]'"):
         app.configure()
 
 

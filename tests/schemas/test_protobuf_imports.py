@@ -353,4 +353,4 @@ def test_without_the_package_of_googles_common_types_only_schemas_that_import_th
         timeout=60,
         check=False,
     )
-    assert "pip install 'reactive-kafka[protobuf]'" in ended.stdout, ended.stderr
+    assert "pip install '.[protobuf]'" in ended.stdout, ended.stderr

@@ -123,7 +123,7 @@ async def test_without_its_packages_starting_names_the_command_that_installs_the
     monkeypatch.setitem(sys.modules, package, None)
     for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(MissingExtraError, match="pip install 'reactive-kafka\\[connect\\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[connect\]'"):
         await SparkEngine(SparkSettings(remote="sc://localhost")).start()
 
 

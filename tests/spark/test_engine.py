@@ -289,5 +289,5 @@ async def test_without_pyspark_starting_names_the_command_that_installs_it(
 ) -> None:
     # As if it were not installed.
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(MissingExtraError, match="pip install 'reactive-kafka\\[spark\\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[spark\]'"):
         await SparkEngine(SparkSettings()).start()

@@ -78,7 +78,7 @@ def test_without_a_java_that_fits_the_error_names_what_was_found_and_what_to_ins
         choose_java([Java("PATH", Path("/usr/lib/jvm/11"), 11)])
     assert "Java 17 to 24" in str(refused.value)
     assert "Java 11 at /usr/lib/jvm/11 (PATH)" in str(refused.value)
-    assert "pip install 'reactive-kafka[spark]'" in str(refused.value)
+    assert "pip install '.[spark]'" in str(refused.value)
 
 
 def test_without_any_java_the_error_says_where_was_looked() -> None:

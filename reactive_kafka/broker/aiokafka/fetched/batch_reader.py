@@ -29,7 +29,13 @@ from reactive_kafka.broker.aiokafka.fetched.log_bytes import (
     plain_header,
 )
 from reactive_kafka.broker.aiokafka.fetched.unpacking import Unpacker, unpacked
-from reactive_kafka.errors import CorruptRecordError, TransientBrokerError, describe, without_frames
+from reactive_kafka.errors import (
+    CorruptRecordError,
+    TransientBrokerError,
+    describe,
+    how_to_install,
+    without_frames,
+)
 from reactive_kafka.records import RawRecord, TopicPartition
 
 
@@ -269,5 +275,5 @@ class BatchReader:
 def _reason(error: Exception) -> str:
     text = str(error) or type(error).__name__
     if type(error).__name__ == "UnsupportedCodecError":
-        return f"{text} (pip install 'reactive-kafka[compression]')"
+        return f"{text} ({how_to_install('compression')})"
     return text
