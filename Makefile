@@ -41,7 +41,7 @@ SPARK_ALONE := broker_away cluster connect connect_ranges engine failures runner
 ALONE := tests/faults tests/examples tests/broker/hazards tests/cli tests/harness tests/test_docs.py \
     $(SPARK_ALONE:%=tests/spark/test_%.py)
 
-.PHONY: help setup demo docs docs-serve docs-version docs-pictures test test-fast faults soak chaos simulate mutants fuzz check lint format types bench bench-check bench-growth bench-micro bench-peers bench-plots bench-spark constraints audit clean
+.PHONY: help setup demo docs docs-serve docs-pictures test test-fast faults soak chaos simulate mutants fuzz check lint format types bench bench-check bench-growth bench-micro bench-peers bench-plots bench-spark constraints audit clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -135,6 +135,7 @@ docs: $(DOCS_VENV)/.ready ## Build the documentation as a site in build/site; a 
 docs-serve: $(DOCS_VENV)/.ready ## Show the site at http://localhost:8000/reactive-kafka/ and follow changes of the pages
 	@$(DOCS_VENV)/bin/python -m docs_tools.serve
 
+.PHONY: docs-version
 docs-version: $(DOCS_VENV)/.ready ## Build the site of one version into SITES, beside the others (VERSION=0.1 SITES=build/sites)
 	@MIKE_DOCS_VERSION=$(VERSION) $(MAKE) --no-print-directory docs
 	@$(DOCS_VENV)/bin/python -m docs_tools.versions $(VERSION) $(SITES)
