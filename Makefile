@@ -31,6 +31,8 @@ PIP_FLAGS := --quiet --disable-pip-version-check --retries 5
 # What constraints.txt has no hash of is not installed, and neither is what a package asks for beyond it.
 PIP_LOCKED := $(PIP_FLAGS) --require-hashes --no-deps
 
+SITES ?= build/sites
+
 SEEDS ?= 20000
 MINUTES ?= 10
 HOURS ?= 1
@@ -143,6 +145,11 @@ docs: $(DOCS_VENV)/.ready ## Build the documentation as a site in build/site; a 
 
 docs-serve: $(DOCS_VENV)/.ready ## Show the site at http://localhost:8000/reactive-kafka/ and follow changes of the pages
 	@$(DOCS_VENV)/bin/python -m docs_tools.serve
+
+.PHONY: docs-version
+docs-version: $(DOCS_VENV)/.ready ## Build the site of one version into SITES, beside the others (VERSION=0.1 SITES=build/sites)
+	@MIKE_DOCS_VERSION=$(VERSION) $(MAKE) --no-print-directory docs
+	@$(DOCS_VENV)/bin/python -m docs_tools.versions $(VERSION) $(SITES)
 
 docs-pictures: $(DOCS_VENV)/.ready ## Draw the pictures of the documentation again, into docs/pictures
 	@$(DOCS_VENV)/bin/python -m docs_tools.pictures

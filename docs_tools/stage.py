@@ -7,6 +7,7 @@ server that watches the folder rebuilds only pages that changed.
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from docs_tools.repository import ROOT, file_of, place_of, source_pages, text_pa
 TARGET = ROOT / "build"
 FOLDERS = ("docs", "overrides")
 """What is written there belongs to this module. Other files of build/ do not."""
+
+VERSION = "MIKE_DOCS_VERSION"
+"""The environment variable that says which version a site is for. Zensical reads it, too."""
 
 OTHER_FILES = {
     "docs_tools/overrides": Path("overrides"),
@@ -45,7 +49,10 @@ def staged() -> dict[str, bytes]:
 
 
 def configuration() -> str:
-    """Return mkdocs.yml with the pages of its navigation as the sections of llms.txt."""
+    """Return mkdocs.yml with the pages of its navigation as the sections of llms.txt.
+
+    The site of one version has a list of the others.
+    """
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     sections: dict[str, list[dict[str, str]]] = {}
     for section, place in navigation(text):
@@ -53,7 +60,10 @@ def configuration() -> str:
         sections.setdefault(section, []).append({place: description_of(page)})
     # JSON is YAML.
     filled = json.dumps(sections, ensure_ascii=False)
-    return text.replace("sections: {}", f"sections: {filled}", 1)
+    text = text.replace("sections: {}", f"sections: {filled}", 1)
+    if VERSION in os.environ:
+        text = text.replace("\nextra:\n", "\nextra:\n  version:\n    provider: mike\n", 1)
+    return text
 
 
 def navigation(config: str) -> list[tuple[str, str]]:
