@@ -24,6 +24,28 @@ from reactive_kafka.config.microprofile.smallrye_attributes import (
 )
 from reactive_kafka.config.microprofile.smallrye_attributes import BOTH as BOTH_SIDES
 
+_INCOMING = {
+    "incoming": "topic",
+    "incoming-formats": "value_deserializer",
+    "incoming-commits": "commit_strategy",
+    "incoming-failures": "unprocessed_record_max_age",
+    "incoming-handling": "ordering",
+    "incoming-limits": "max_in_flight",
+    "incoming-metadata": "keep_out_of_order_acks",
+}
+"""Block of [incoming.X] -> its first key. A block ends where the next one begins."""
+
+EXPLAINED_ONCE = {
+    ': "500ms", "5s", "2m", "1h" or seconds as a number': "",
+    ': "64KiB", "1MB" or bytes as a number': "",
+    ": letters, digits, dot, underscore and hyphen, at most 249": "",
+    "a whole number of milliseconds of at least": "milliseconds, at least",
+    "a whole number of bytes of at least": "bytes, at least",
+    "a string that is not empty": "text",
+}
+"""Part of what a key takes -> what the tables say instead. The page explains each at its top."""
+
+_ASSIGN_TAKES = "a list of partitions, see below"
 _TABLES = ("retry", "restart", "dead_letter_queue", "delayed_retry", "checkpoint")
 _MARKED = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -32,7 +54,7 @@ def blocks() -> dict[str, str]:
     """Return block -> Markdown, for ``docs/configuration.md``."""
     return {
         "kafka": _keys([keys.BOOTSTRAP_SERVERS, keys.KAFKA.keys["allow_insecure_sasl"]]),
-        "incoming": _section(keys.INCOMING),
+        **_incoming_blocks(),
         **{table.replace("_", "-"): _section(keys.INCOMING, table) for table in _TABLES},
         "incoming-spark": _section(keys.INCOMING, "spark"),
         "outgoing": _section(keys.OUTGOING),
@@ -48,9 +70,30 @@ def blocks() -> dict[str, str]:
             ("Kafka's name", "aiokafka's name", "of", "takes"), map(_property, PROPERTIES)
         ),
         "refused": _table(
-            ("property", "instead"), ((f"`{name}`", why) for name, why in REFUSED.items())
+            ("property", "instead"),
+            ((", ".join(names), why) for why, names in _refused_by_reason().items()),
         ),
     }
+
+
+def _incoming_blocks() -> dict[str, str]:
+    """Return the tables of [incoming.X], by theme."""
+    own = [key for key in _own_keys(keys.INCOMING) if "." not in key.name]
+    names = [key.name for key in own]
+    starts = [names.index(first) for first in _INCOMING.values()]
+    ends = [*starts[1:], len(own)]
+    return {
+        block: _keys(own[start:end])
+        for block, start, end in zip(_INCOMING, starts, ends, strict=True)
+    }
+
+
+def _refused_by_reason() -> dict[str, list[str]]:
+    """Return what to use instead -> the properties that it replaces."""
+    names: dict[str, list[str]] = {}
+    for name, why in REFUSED.items():
+        names.setdefault(why, []).append(f"`{name}`")
+    return names
 
 
 def quarkus_blocks() -> dict[str, str]:
@@ -79,20 +122,36 @@ def with_tables(page: str) -> str:
 
 
 def _section(section: Section, table: str = "") -> str:
-    """Return the keys of the section, or of a table inside it.
+    """Return the keys of the section, or of a table inside it."""
+    return _keys(key for key in _own_keys(section) if key.name.rpartition(".")[0] == table)
+
+
+def _own_keys(section: Section) -> list[Key]:
+    """Return the keys of the section.
 
     The brokers are left out: the page has them once, under [kafka].
     """
-    own = [key for key in section.keys.values() if key is not keys.BOOTSTRAP_SERVERS]
-    return _keys(key for key in own if key.name.rpartition(".")[0] == table)
+    return [key for key in section.keys.values() if key is not keys.BOOTSTRAP_SERVERS]
 
 
 def _keys(section: Iterable[Key]) -> str:
     rows = (
-        (f"`{key.name.rpartition('.')[2]}`", _default(key.default), key.kind.expects, key.doc)
+        (f"`{key.name.rpartition('.')[2]}`", _default(key.default), _takes(key), key.doc)
         for key in section
     )
     return _table(("key", "default", "takes", "meaning"), rows)
+
+
+def _takes(key: Key) -> str:
+    if key.name == "assign":
+        return _ASSIGN_TAKES
+    return _shortened(key.kind.expects)
+
+
+def _shortened(expects: str) -> str:
+    for phrase, short in EXPLAINED_ONCE.items():
+        expects = expects.replace(phrase, short)
+    return expects
 
 
 def _default(value: Any) -> str:
@@ -109,7 +168,7 @@ def _property(prop: Property) -> tuple[str, str, str, str]:
     sides = "both" if prop.sides == BOTH else "".join(prop.sides)
     kafka_names = [f"`{name}`" for name in (prop.kafka, *prop.also) if "." in name]
     keywords = ", ".join(prop.names) or prop.name
-    return ", ".join(kafka_names), f"`{keywords}`", sides, prop.kind.expects
+    return ", ".join(kafka_names), f"`{keywords}`", sides, _shortened(prop.kind.expects)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

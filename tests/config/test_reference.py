@@ -5,7 +5,7 @@ from pathlib import Path
 
 from reactive_kafka.config import keys
 from reactive_kafka.config.client_properties import PROPERTIES
-from reactive_kafka.config.reference import blocks, with_tables
+from reactive_kafka.config.reference import EXPLAINED_ONCE, blocks, with_tables
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -33,3 +33,11 @@ def test_the_tables_name_every_key_and_property() -> None:
 def test_every_key_has_a_sentence() -> None:
     for section in (*keys.NAMED_SECTIONS.values(), *keys.PLAIN_SECTIONS.values()):
         assert all(key.doc.endswith((".", "...")) for key in section.keys.values())
+
+
+def test_each_phrase_that_tables_shorten_is_one_that_errors_use() -> None:
+    sections = (*keys.CHANNEL_SECTIONS.values(), *keys.PLAIN_SECTIONS.values())
+    expected = [key.kind.expects for section in sections for key in section.keys.values()]
+    expected += [prop.kind.expects for prop in PROPERTIES]
+    unused = [phrase for phrase in EXPLAINED_ONCE if not any(phrase in text for text in expected)]
+    assert unused == []
