@@ -1,4 +1,4 @@
-"""What health, metrics and the page are told about an incoming channel."""
+"""What health, metrics and the page show of an incoming channel."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _broker_error(session: ChannelSession) -> str | None:
     reasons = dict.fromkeys(error for error in errors if error)
     if not reasons:
         return None
-    # That another client is still connecting does not explain anything beside an error.
+    # If a client has an error, it explains nothing that another one is still connecting.
     telling = [reason for reason in reasons if reason != CONNECTING][:MOST_ERRORS]
     return "; ".join(telling or reasons)
 

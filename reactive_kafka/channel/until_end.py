@@ -217,5 +217,5 @@ class UntilEnd:
 
 
 def _end(one: Partition) -> float:
-    """Where reading ends; nowhere, as long as nobody has asked."""
+    """Where reading ends; infinite until that was asked."""
     return inf if one.log.run_end is None else one.log.run_end

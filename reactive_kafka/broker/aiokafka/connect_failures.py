@@ -39,7 +39,7 @@ _NO_TLS_REASONS = (
     "PACKET_LENGTH_TOO_LONG",
 )
 _NAME_AUTHORITY = "name the authority that has issued it in ssl_cafile"
-_OTHER_NAME = "connect by a name that stands in it, or have it issued for this one"
+_OTHER_NAME = "connect by a name that is in it, or have it issued for this one"
 _CERTIFICATE_REMEDIES = {
     9: "look at the clock of this machine: it is not valid yet",
     10: "the broker needs a new one, if the clock of this machine is right",
@@ -115,7 +115,7 @@ def _explain_network(error: Exception) -> tuple[str, str]:
         # If a host name has several addresses, asyncio lists all failures in the text of one error.
         numbers = {*map(int, _ERRNO.findall(text))}
     if errno.ECONNREFUSED in numbers and numbers <= {errno.ECONNREFUSED, *_UNUSABLE_ADDRESS}:
-        return f"nobody listens there ({text})", f"start the broker, or {remedy}"
+        return f"nothing listens there ({text})", f"start the broker, or {remedy}"
     if numbers and numbers <= _UNREACHABLE:
         return f"there is no way to it ({text})", f"{remedy}, or {OPEN_THE_WAY}"
     return "", ""
