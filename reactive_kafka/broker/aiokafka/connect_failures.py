@@ -83,8 +83,8 @@ def explain_failure(
             "or change the broker's advertised.listeners"
         )
     was_closed = any(
-        isinstance(one, IncompleteReadError | ConnectionResetError | BrokenPipeError)
-        for one in errors
+        isinstance(cause, IncompleteReadError | ConnectionResetError | BrokenPipeError)
+        for cause in errors
     )
     if why:
         text = f"{why}: {remedy}"
@@ -92,11 +92,13 @@ def explain_failure(
         text = f"the broker has closed the connection without a word: {check_protocol(protocol)}"
     elif remedy:
         text = f"{text}: {remedy}"
-    is_alert = any(isinstance(one, ssl.SSLError) and "ALERT" in str(one.reason) for one in errors)
+    is_alert = any(
+        isinstance(cause, ssl.SSLError) and "ALERT" in str(cause.reason) for cause in errors
+    )
     is_refusal = (
         is_alert
         or not isinstance(error, EXPECTED_ERRORS)
-        or any(isinstance(one, REFUSED) for one in errors)
+        or any(isinstance(cause, REFUSED) for cause in errors)
     )
     return ConnectFailure(f"{connection.host}:{connection.port}: {text}", is_refusal)
 

@@ -260,7 +260,9 @@ def has_expected_internals(client: Any) -> bool:
     asked = ("_fetch_max_bytes", "_fetch_max_wait_ms", "_subscriptions", "_client_rack")
     read = (PartitionRecords, ("_consume_aborted_up_to", "_contains_abort_marker"))
     result = FetchResult(None, assignment=None, partition_records=None, backoff=0)
-    held = [(one, ("_created", "_backoff")) for one in (result, FetchError(error=None, backoff=0))]
+    held = [
+        (kind, ("_created", "_backoff")) for kind in (result, FetchError(error=None, backoff=0))
+    ]
     expected = [(client._fetcher, (*names, *asked)), read, *held]
     return all(hasattr(where, name) for where, names in expected for name in names)
 
