@@ -1,6 +1,6 @@
-"""Tasks and their owners: what escapes from a task fails its owner, and nobody else.
+"""Tasks and their owners: what escapes from a task fails its owner, and nothing else.
 
-Every background task is started here. Its owner (a channel, the application) is told what the task
+Every background task is started here. Its owner (a channel, the application) gets what the task
 raises: an exception, a CancelledError that none of us has sent, or any other BaseException.
 
 There is no task group underneath. A task group cancels all of its tasks if one raises, and takes a
@@ -32,7 +32,7 @@ Work = Callable[[], Awaitable[None]]
 
 
 class Spawn(Protocol):
-    """Starts a named task of an owner, which is told what the task raises.
+    """Starts a named task of an owner, which gets what the task raises.
 
     The task ends with the application at the latest. It runs in *context*, or in a copy of the
     caller's.
@@ -42,7 +42,7 @@ class Spawn(Protocol):
 
 
 Fails = Callable[[BaseException], object]
-"""Is told what has escaped from a task."""
+"""Called with what has escaped from a task."""
 
 
 def log_failure(error: BaseException) -> None:
@@ -96,7 +96,7 @@ class Handle:
 
 
 def _cause(error: BaseException, name: str) -> BaseException:
-    """Return the error that the owner is told.
+    """Return the error that the owner gets.
 
     A task group or a cancellation may hide it: a group with one error is unwrapped, and an error
     that is no ``Exception`` becomes an UnexpectedEndError.
@@ -114,7 +114,7 @@ class Tasks:
     """The background tasks of an application. Create it in the task that ends them.
 
     The loop may cancel that task and all of these at once (``asyncio.run`` does so at its end):
-    that is nobody's failure.
+    that is not counted as a failure.
     """
 
     def __init__(self) -> None:

@@ -42,13 +42,13 @@ class Deadlines:
 
     # Until when handlers are waited for.
     grace: float
-    # When everything has to be over; infinite: nobody waits for it.
+    # When everything has to be over; infinite: the group does not wait for it.
     end: float
     # Reserved for the last commit.
     commit_s: float = 0.0
     # Reserved for hooks.
     hooks_s: float = 0.0
-    # There is less time than the steps may take if nobody waits for them.
+    # There is less time than the steps may take if the group does not wait for them.
     is_short: bool = False
 
     @property

@@ -35,7 +35,7 @@ class Handover:
         Args:
             found: The group's position, and the string stored with it.
             was_reset: The policy chose where reading begins.
-            is_resumed: A channel that was restarted goes on where it stood.
+            is_resumed: A channel that was restarted continues from its old position.
         """
         if found is None or not found.metadata:
             return
@@ -56,7 +56,7 @@ class Handover:
             if was_reset:
                 dropped(tracker.partition, f"reading begins at {tracker.start}", planned)
             elif planned.start < tracker.start:
-                # It is done: a restarted channel goes on behind it.
+                # It is done: a restarted channel continues behind it.
                 continue
             elif planned.until <= log_end:
                 tracker.plan(planned)
@@ -74,7 +74,7 @@ class Handover:
     ) -> None:
         acks = stored.acks
         reason = stored.lost
-        # Only a tracker that goes on at the group's own position takes the acks over. Any other
+        # Only a tracker that continues at the group's own position takes the acks over. Any other
         # start is somebody's wish to handle records again, those that were acked too.
         if acks is not None and (was_reset or tracker.start != position):
             reason = f"reading begins at {tracker.start}"

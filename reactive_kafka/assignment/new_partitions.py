@@ -61,7 +61,7 @@ class NewPartitions:
         """Take the first look, where the first assignment has no partitions.
 
         Partitions that are empty by now count as new when they come: a topic that our own question
-        has created exists by now, and nobody owns it yet.
+        has created exists by now, and no member owns it yet.
         """
         there = await self._existing(consumer)
         pattern = self._context.settings.pattern

@@ -28,7 +28,7 @@ class PartitionStarter:
     """Starts the partitions of one client.
 
     Args:
-        fail: Called with the error if nobody may choose a position: the channel stops.
+        fail: Called with the error if the settings allow no position: the channel stops.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class PartitionStarter:
         *,
         is_new: bool,
     ) -> Start | None:
-        """Track a partition from where somebody chose, or from the position of the group.
+        """Track a partition from a start that was chosen, or from the position of the group.
 
         Returns:
-            None if nobody may choose where to start.
+            None if the settings allow no start.
         """
         stored = None if found is None else found.offset
         void = self._why_void(partition.id, found) if choice is None else choice.void
@@ -87,7 +87,7 @@ class PartitionStarter:
         """Track a partition again whose position is not in the log any more.
 
         Returns:
-            None if nobody may choose where to start.
+            None if the settings allow no start.
         """
         # The acks that were kept are of records that are gone.
         if old.kept is not None and old.kept.until > old.position:
@@ -126,10 +126,10 @@ class PartitionStarter:
         *,
         is_new: bool = False,
     ) -> Start | None:
-        """Track a partition from a start that somebody chose; that alone commits nothing.
+        """Track a partition from a start that was chosen; that alone commits nothing.
 
         Returns:
-            None if nobody may choose where to start.
+            None if the settings allow no start.
         """
 
         def position() -> int:
@@ -246,8 +246,8 @@ class PartitionStarter:
             if not choice.is_resumed:
                 return None
             if known.has_failed(name):
-                # The channel has failed for this, and somebody has restarted it: from here on the
-                # group says where it goes on.
+                # The channel has failed for this, and was restarted: from here on the group says
+                # where it continues.
                 partition.start.leave_to_group()
                 return None
             return known.why_void(name.topic, known.last_read(name))

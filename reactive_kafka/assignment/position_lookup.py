@@ -22,7 +22,7 @@ from reactive_kafka.partitions.start_choice import StartChoice, Where
 from reactive_kafka.records import Committed, TopicPartition
 
 BACKOFF = Backoff(0.5, 3.0)
-"""How soon a question without an answer is repeated, unless partitions came or somebody sought
+"""How soon a question without an answer is repeated, unless partitions or a seek came
 meanwhile."""
 
 Unknown = dict[TopicPartition, BrokerError]
@@ -129,8 +129,8 @@ class PositionLookup:
 
     async def _find_all(self, consumer: Consumer) -> None:
         unknown = await self._retain_before_hooks(consumer)
-        # The hooks of these have run: they go on where they stood, unless somebody has chosen
-        # another place.
+        # The hooks of these have run: they continue where they were, unless another place was
+        # chosen.
         self._resume(
             consumer,
             [
@@ -153,7 +153,7 @@ class PositionLookup:
             await self._new_partitions.look(consumer)
         while pending:
             unknown |= await self._find(consumer, pending)
-            # Once more where somebody has sought while the broker was asked.
+            # Once more for partitions with a seek while the broker was asked.
             pending = {
                 partition: assignment
                 for partition, assignment in pending.items()
@@ -349,7 +349,7 @@ class PositionLookup:
             await self._committer.commit()
         flows = {}
         for partition, start in started.items():
-            # During that commit the partition may have gone, or somebody may have sought.
+            # During that commit the partition may have gone, or a seek may have come.
             is_current = partition.assignment == assignments[partition]
             is_wanted = is_current and partition.start.sought is None
             if is_wanted and partition.state is PartitionState.STARTING:

@@ -50,7 +50,7 @@ def as_hook_of(channel: str, call: Callable[[], Awaitable[None]]) -> Callable[[]
 
 
 class HookRunner:
-    """Runs hooks one after the other. What they raise is reported, and the rebalance goes on.
+    """Runs hooks one after the other. What they raise is reported, and the rebalance continues.
 
     Args:
         exit: Called if a hook asked the process to end.

@@ -22,7 +22,7 @@ class Start:
     position: int
     # The policy that chose it; None: the group's position is in the log.
     reset: Literal["latest", "earliest"] | None = None
-    # Records between the group's position and the start, which nobody will read.
+    # Records between the group's position and the start. They will not be read.
     lost: int = 0
     # Commit the start even before a record is read.
     commit: bool = False
@@ -32,7 +32,7 @@ class Start:
 
     @property
     def read_from(self) -> int:
-        """What the client is told to read next."""
+        """The offset that the client reads next."""
         return self.position if self.fetched_from is None else self.fetched_from
 
 
@@ -105,7 +105,7 @@ def no_position(
     had = "no committed position" if wanted is None else f"position {wanted}"
     return FatalBrokerError(
         f"channel {channel!r}: {partition} has {had}, its log goes from {log[0]} to {log[1]}, and "
-        "auto_offset_reset = 'none' lets nobody choose: "
+        "auto_offset_reset = 'none' allows no other start: "
         "set a position, or auto_offset_reset = 'earliest' or 'latest'"
     )
 
@@ -118,6 +118,6 @@ def recreated_topic(channel: str, partition: TopicPartition, why: str) -> FatalB
     """
     return FatalBrokerError(
         f"channel {channel!r}: {partition} cannot be read on: {why}. "
-        "on_recreated_topic = 'fail' lets nobody choose: set the group's position and restart, "
+        "on_recreated_topic = 'fail' allows no other start: set the group's position and restart, "
         "or have it read from its beginning: on_recreated_topic = 'beginning'"
     )

@@ -59,7 +59,7 @@ class CommittingConsumer(ClientWrapper[Consumer]):
     async def poll(
         self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
     ) -> Poll:
-        # Otherwise nobody would notice that the periodic commits have ended.
+        # Otherwise the end of the periodic commits would stay unnoticed.
         if self._failure is not None:
             raise self._failure
         return await self._inner.poll(budgets, timeout_s, most)

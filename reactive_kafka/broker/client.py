@@ -435,12 +435,12 @@ class TransactionalProducer(Protocol):
     offset of each of its partitions. Such a reader gets no further than the *last stable offset*:
     the first record of the oldest open transaction.
 
-    Positions take part, too: they are stored when the transaction is committed. Whoever asks for
-    one of these positions while it is open is told to wait, so nobody starts to read at a position
-    that may never be stored.
+    Positions take part, too: they are stored when the transaction is committed. A client that
+    asks for one of these positions while it is open has to wait, so none starts to read at a
+    position that may never be stored.
 
     If :meth:`write`, :meth:`add_group`, :meth:`commit` or :meth:`abort` fails, or is cancelled,
-    nobody knows what is still on its way: only :meth:`claim` and :meth:`stop` may follow.
+    requests of it may still be on their way: only :meth:`claim` and :meth:`stop` may follow.
 
     Every awaitable has a deadline and raises as :class:`Producer` does.
     """

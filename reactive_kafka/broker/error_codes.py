@@ -192,7 +192,7 @@ KNOWN: Mapping[int, ErrorCode] = {row.code: row for row in TABLE}
 def error_code(code: int) -> ErrorCode:
     """Return what is known of a code. An unknown code of a newer Kafka is refused.
 
-    Nobody knows whether trying it again helps. Kafka's own clients treat such a code as
+    Whether trying it again helps is not known. Kafka's own clients treat such a code as
     UNKNOWN_SERVER_ERROR, which is not retriable either.
     """
     known = KNOWN.get(code)

@@ -1,7 +1,7 @@
 """Finds Java, and fetches jars with Maven into a cache on this machine.
 
 Each jar is compared with its pinned SHA-256 after the fetch, and whenever it is asked for: a Maven
-store or a cache may be damaged, or written by somebody else. The cache is
+store or a cache may be damaged, or written by others. The cache is
 ``~/.cache/reactive-kafka``, or where ``REACTIVE_KAFKA_CACHE`` points.
 """
 
@@ -208,7 +208,7 @@ def _fetch(
             raise KafkaUnavailableError(
                 f"Maven has fetched another {what}: {'; '.join(wrong)}. To fetch it again, {remedy}"
             )
-        # Renamed as a whole, so that nobody ever sees half of the folder.
+        # Renamed as a whole, so that no other process ever sees half of the folder.
         fetched.rename(target)
 
 

@@ -50,7 +50,7 @@ def brokers_known_to(host: str, port: int, timeout_s: float = 1.0) -> dict[int, 
     """Return node id -> advertised ``host:port``, as a broker tells its clients.
 
     Raises:
-        OSError: Nobody answers there in time, or it does not speak Kafka's protocol.
+        OSError: Nothing answers there in time, or it does not speak Kafka's protocol.
     """
     client_id = b"reactive-kafka-probe"
     head = struct.pack(">hhih", _METADATA, _METADATA_VERSION, 1, len(client_id)) + client_id
@@ -302,7 +302,7 @@ def kafka_id() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback on which nobody listens."""
+    """Return free ports of the loopback."""
     found = list(islice(filter(_is_free, random.sample(_PORTS, len(_PORTS))), count))
     if len(found) < count:
         raise KafkaUnavailableError(

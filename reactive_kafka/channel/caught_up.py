@@ -122,7 +122,13 @@ class CatchUp:
             if now >= ask_at:
                 ask_at = now + await self._ask(ends)
             trackers = self._table.trackers
-            if ends.handled({one: trackers[one].safe for one in ends.left if one in trackers}):
+            if ends.handled(
+                {
+                    partition: trackers[partition].safe
+                    for partition in ends.left
+                    if partition in trackers
+                }
+            ):
                 self._reached = assignment
                 await self._tell(ends.partitions)
                 self._told = assignment

@@ -196,11 +196,20 @@ class Channel:
         for client, partitions in self._shares():
             asked = [partition for partition in partitions if self._asks(client, partition)]
             found.update(
-                {one.id: one.commits.stored for one in client.table if one.id in partitions}
+                {
+                    partition.id: partition.commits.stored
+                    for partition in client.table
+                    if partition.id in partitions
+                }
             )
             if asked:
                 stored = await self._consumer(client).committed(asked)
-                found.update({one: None if at is None else at.offset for one, at in stored.items()})
+                found.update(
+                    {
+                        partition: None if at is None else at.offset
+                        for partition, at in stored.items()
+                    }
+                )
         return found
 
     async def lag(self) -> dict[TopicPartition, int]:
@@ -272,8 +281,8 @@ class Channel:
         def store() -> bool:
             check_metadata(metadata)
             client = self._client(place)
-            one = None if client is None else client.table.get(place)
-            return one is not None and one.store_metadata(metadata)
+            owned = None if client is None else client.table.get(place)
+            return owned is not None and owned.store_metadata(metadata)
 
         return self._home.call(store, lambda: False)
 
@@ -298,8 +307,8 @@ class Channel:
         asks = self._asks(client, partition)
         settings = self._settings
         is_stale = asks and (not settings.offset_metadata_cache or settings.enable_auto_commit)
-        one = client.table.get(partition)
-        known = None if is_stale or one is None else one.user_metadata
+        owned = client.table.get(partition)
+        known = None if is_stale or owned is None else owned.user_metadata
         if known is not None:
             return self._reader.value(partition, known.metadata)
         stored = None
@@ -355,7 +364,7 @@ class Channel:
             raise TypeError(
                 f"a reason is a string, not {reason!r}; partitions are given as partitions=[...]"
             )
-        places = None if partitions is None else [as_partition(one) for one in partitions]
+        places = None if partitions is None else [as_partition(place) for place in partitions]
 
         def do() -> None:
             self._lifecycle.change_pauses(lambda pauses: change(pauses, reason, places))

@@ -1,4 +1,4 @@
-"""What health, metrics and the page are told about an incoming channel."""
+"""What health, metrics and the page show of an incoming channel."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def channel_facts(
         broker_error=None if status.stopped_by else _broker_error(session),
         partitions=partitions,
         poison=session.guard.facts(now),
-        totals=totals.bounded(one.partition for one in partitions),
+        totals=totals.bounded(facts.partition for facts in partitions),
         commits=dict(commits.outcomes),
         commit_durations=commits.durations,
         handler_durations=handlers.durations,
@@ -88,11 +88,11 @@ def _state(status: ChannelStatus, session: ChannelSession, totals: ChannelTotals
 
 def _is_done(session: ChannelSession) -> bool:
     """Return whether the channel has settled all of its ranges, and nothing waits for a retry."""
-    read = [one for client in session.clients.consumers for one in client.table]
+    read = [partition for client in session.clients.consumers for partition in client.table]
     return (
         bool(read)
         and all(map(is_done, read))
-        and not any(one.unsettled for one in session.clients.all_trackers())
+        and not any(tracker.unsettled for tracker in session.clients.all_trackers())
     )
 
 
@@ -105,7 +105,7 @@ def _broker_error(session: ChannelSession) -> str | None:
     reasons = dict.fromkeys(error for error in errors if error)
     if not reasons:
         return None
-    # That another client is still connecting does not explain anything beside an error.
+    # If a client has an error, it explains nothing that another one is still connecting.
     telling = [reason for reason in reasons if reason != CONNECTING][:MOST_ERRORS]
     return "; ".join(telling or reasons)
 
@@ -141,33 +141,40 @@ def partition_facts(
     found: list[PartitionFacts] = []
     for client in session.clients:
         stopped = client.fetcher.stops.now(now)
-        for one in client.table:
-            tracker = one.tracker if also_left else one.live
+        for partition in client.table:
+            tracker = partition.tracker if also_left else partition.live
             if tracker is not None:
-                is_paused = (one.fetch.is_paused or one.id in stopped) and not one.is_read_out
-                found.append(_partition(session, one, tracker, now, is_paused=is_paused))
+                is_paused = (
+                    partition.fetch.is_paused or partition.id in stopped
+                ) and not partition.is_read_out
+                found.append(_partition(session, partition, tracker, now, is_paused=is_paused))
     return tuple(found)
 
 
 def _partition(
-    session: ChannelSession, one: Partition, tracker: OffsetTracker, now: float, *, is_paused: bool
+    session: ChannelSession,
+    partition: Partition,
+    tracker: OffsetTracker,
+    now: float,
+    *,
+    is_paused: bool,
 ) -> PartitionFacts:
     oldest = oldest_started(tracker)
     behind = lag_begins(tracker, tracker.committed, commits=session.commits)
     return PartitionFacts(
-        partition=one.id,
+        partition=partition.id,
         position=tracker.position,
         committed=tracker.committed,
-        log_end=one.log.end,
-        lag=None if one.log.end is None else max(0, one.log.end - behind),
-        in_flight=one.in_flight,
-        queued=one.queued,
+        log_end=partition.log.end,
+        lag=None if partition.log.end is None else max(0, partition.log.end - behind),
+        in_flight=partition.in_flight,
+        queued=partition.queued,
         oldest_unacked_s=None
         if oldest is None
         else max(0.0, session.guard.watch.age_s(oldest[1], now)),
         paused=is_paused,
-        metadata_units=one.commits.metadata.units(tracker),
-        done=is_done(one),
+        metadata_units=partition.commits.metadata.units(tracker),
+        done=is_done(partition),
     )
 
 

@@ -232,8 +232,14 @@ class ChannelSession:
     async def leave(self) -> None:
         """Leave the groups and close. Verdicts that come later are refused."""
         if self._settings.assign:
-            left = [one for client in self.clients.consumers for one in client.table.all_trackers()]
-            self._totals.resume.update({one.partition: one.outside_plans(one.safe) for one in left})
+            left = [
+                tracker
+                for client in self.clients.consumers
+                for tracker in client.table.all_trackers()
+            ]
+            self._totals.resume.update(
+                {tracker.partition: tracker.outside_plans(tracker.safe) for tracker in left}
+            )
         # The stack takes every step, whatever the others raise, the last one pushed first.
         async with AsyncExitStack() as steps:
             steps.callback(self.arrival.set)
@@ -265,7 +271,9 @@ class ChannelSession:
 
     def _look_at_pauses(self) -> None:
         for client in self.clients:
-            self.lanes.look_at_pauses([one.lane for one in client.table if one.lane is not None])
+            self.lanes.look_at_pauses(
+                [partition.lane for partition in client.table if partition.lane is not None]
+            )
 
     def look(self) -> None:
         """Drop settled records from the windows and record their latency; at most 100 partitions.
@@ -283,6 +291,8 @@ class ChannelSession:
         pauses = self._totals.pauses
         if pauses:
             held_back.update(
-                one.partition for one in self.clients.trackers() if pauses.has(one.partition)
+                tracker.partition
+                for tracker in self.clients.trackers()
+                if pauses.has(tracker.partition)
             )
         return held_back

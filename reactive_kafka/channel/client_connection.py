@@ -305,9 +305,10 @@ class ClientConnection:
         """
         table = self._starts.table
         silent = {
-            one.id: one
-            for one in table
-            if one.live is not None and (one.fetch.is_paused or one.log.end is None)
+            partition.id: partition
+            for partition in table
+            if partition.live is not None
+            and (partition.fetch.is_paused or partition.log.end is None)
         }
         if silent:
             for partition, end in (await consumer.end_offsets(list(silent))).items():

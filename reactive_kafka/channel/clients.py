@@ -322,16 +322,16 @@ class ChannelConsumer:
 
         If the partition is still ours, reading starts again.
         """
-        one = self.table.get(partition)
-        if one is not None:
-            self.owned.drop(one)
+        known = self.table.get(partition)
+        if known is not None:
+            self.owned.drop(known)
             self.connection.wake()
 
     def give_up(self, partition: TopicPartition) -> None:
         """Discard a suspended partition. Another owner may have had its row meanwhile."""
-        one = self.table.get(partition)
-        if one is not None and one.left is not None:
-            self.owned.drop(one)
+        known = self.table.get(partition)
+        if known is not None and known.left is not None:
+            self.owned.drop(known)
 
     def _confirmed(self, tracker: OffsetTracker, position: int) -> None:
         verdicts_of(tracker).confirmed(position)
@@ -397,8 +397,8 @@ class ChannelClients(list[ChannelConsumer]):
         Args:
             also_left: Those of suspended partitions are among them.
         """
-        held = [one for client in self for one in client.fetcher.intake.holding()]
-        found = [one.tracker if also_left else one.live for one in held]
+        held = [partition for client in self for partition in client.fetcher.intake.holding()]
+        found = [partition.tracker if also_left else partition.live for partition in held]
         return [tracker for tracker in found if tracker is not None]
 
     def in_flight(self) -> int:

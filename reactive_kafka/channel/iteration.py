@@ -20,7 +20,7 @@ from reactive_kafka.verdicts.message import Message, new_message
 async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
     """Yield the messages of a channel as they come, until it ends.
 
-    The first iteration starts the channel: before that it would take partitions that nobody reads.
+    The first iteration starts the channel: before that it would own partitions and read none.
     A record that cannot be decoded is nacked, and not yielded.
 
     Raises:

@@ -56,7 +56,9 @@ class Reach:
     def is_unsure(self) -> bool:
         """Whether something is newly missing or silent, so that the next look should come soon."""
         is_new = any(topic not in self._told_missing for topic in self._missing)
-        return is_new or (not self._told_away and any(one.log.leader_away for one in self._table))
+        return is_new or (
+            not self._told_away and any(partition.log.leader_away for partition in self._table)
+        )
 
     def found(self, sight: Sight, asked_at: float, now: float) -> None:
         """Note the result of a look that began at *asked_at*. What it does not name can be read."""
@@ -64,17 +66,17 @@ class Reach:
             topic: (why, self._missing[topic][1] if topic in self._missing else asked_at)
             for topic, why in _why_missing(sight).items()
         }
-        for one in self._table:
-            before = one.log.leader_away
+        for partition in self._table:
+            before = partition.log.leader_away
             since = asked_at if before is None else before.since
             away_now = None
-            if one.id in sight.silent:
-                away_now = LeaderAway(_why_silent(sight.silent[one.id]), since)
-            one.log.note_leader(away_now)
+            if partition.id in sight.silent:
+                away_now = LeaderAway(_why_silent(sight.silent[partition.id]), since)
+            partition.log.note_leader(away_now)
         away = {
-            one.id: one.log.leader_away.reason
-            for one in self._table
-            if one.log.leader_away and now - one.log.leader_away.since >= AWAY_S
+            partition.id: partition.log.leader_away.reason
+            for partition in self._table
+            if partition.log.leader_away and now - partition.log.leader_away.since >= AWAY_S
         }
         self.not_ready = [why for why, _ in self._missing.values()] + _by_reason(away)
         self._tell_topics(now)
@@ -82,8 +84,8 @@ class Reach:
 
     def over(self) -> None:
         """Forget the partitions, because the client is being replaced. The next one looks again."""
-        for one in self._table:
-            one.log.note_leader(None)
+        for partition in self._table:
+            partition.log.note_leader(None)
 
     def _tell_topics(self, now: float) -> None:
         for topic, (reason, since) in self._missing.items():

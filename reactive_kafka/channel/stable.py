@@ -35,28 +35,28 @@ class StableOffsets:
             held_up: Partition -> its last stable offset and the end of its log.
             asked_at: When the look began (monotonic).
         """
-        for one in self._table:
-            before = one.log.held_up or OpenTransactionHold(-1, -1, asked_at, False)
-            one.log.note_hold(None)
-            if one.id in held_up:
-                stable, end = held_up[one.id]
+        for partition in self._table:
+            before = partition.log.held_up or OpenTransactionHold(-1, -1, asked_at, False)
+            partition.log.note_hold(None)
+            if partition.id in held_up:
+                stable, end = held_up[partition.id]
                 is_same = before.last_stable == stable
                 since = before.since if is_same else asked_at
                 is_long = now - since >= HANGS_S
-                one.log.note_hold(OpenTransactionHold(stable, end, since, is_long))
+                partition.log.note_hold(OpenTransactionHold(stable, end, since, is_long))
                 if is_long and not (before.is_long and is_same):
                     self._observer.on(
                         TransactionHangs(
-                            channel=self._channel, partition=one.id, stable=stable, end=end
+                            channel=self._channel, partition=partition.id, stable=stable, end=end
                         )
                     )
 
     def warnings(self, now: float) -> list[str]:
         """Return a warning for each partition that is held up now, the longest first."""
         found = [
-            (one.log.held_up.since, one.id, one.log.held_up)
-            for one in self._table
-            if one.log.held_up is not None
+            (partition.log.held_up.since, partition.id, partition.log.held_up)
+            for partition in self._table
+            if partition.log.held_up is not None
         ]
         return [
             f"the last stable offset of {name} has stood at {stable} for {now - since:.0f} s, the "

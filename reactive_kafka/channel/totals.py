@@ -20,7 +20,7 @@ MOST_LEFT = 10_000
 come and go for ever, so there is a bound.
 """
 OTHERS = TopicPartition("(others)", -1)
-"""Stands for the partitions beyond that number. No topic can have this name."""
+"""All partitions beyond that number, counted as one. No topic can have this name."""
 
 
 @dataclass(slots=True)

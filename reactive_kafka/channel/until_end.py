@@ -117,7 +117,7 @@ class UntilEnd:
             return False
         for client in session.clients.consumers:
             await self._note_ends(client)
-        read = [one for client in session.clients.consumers for one in client.table]
+        read = [partition for client in session.clients.consumers for partition in client.table]
         now = self._clock.monotonic()
         is_the_same = self._channel.is_ready and self._channel.session is session
         self._idle_since = inf if read or not is_the_same else min(self._idle_since, now)
@@ -125,8 +125,10 @@ class UntilEnd:
             is_the_same
             and (bool(read) or now - self._idle_since >= IDLE_S)
             and all(
-                one.is_read and one.tracker is not None and one.tracker.position >= _end(one)
-                for one in read
+                partition.is_read
+                and partition.tracker is not None
+                and partition.tracker.position >= _end(partition)
+                for partition in read
             )
         )
 
@@ -139,7 +141,9 @@ class UntilEnd:
             BrokerError: The broker did not answer, or a topic is missing.
         """
         consumer = client.starts.consumer
-        new = {one.id: one for one in client.table if one.log.run_end is None}
+        new = {
+            partition.id: partition for partition in client.table if partition.log.run_end is None
+        }
         if consumer is None or (self._has_topics and not new):
             return
         # A channel without partitions is at its end only if its topics exist.
@@ -167,12 +171,15 @@ class UntilEnd:
         A hook that is called at the end may have stopped it.
         """
         return self._is_reached or all(
-            one.catch_up.is_reached for one in self._channel.session.clients.consumers
+            client.catch_up.is_reached for client in self._channel.session.clients.consumers
         )
 
     def _is_handled(self, session: ChannelSession) -> bool:
-        read = [one for client in session.clients.consumers for one in client.table]
-        return all(one.tracker is not None and one.tracker.safe >= _end(one) for one in read)
+        read = [partition for client in session.clients.consumers for partition in client.table]
+        return all(
+            partition.tracker is not None and partition.tracker.safe >= _end(partition)
+            for partition in read
+        )
 
     async def _are_retries_over(self, session: ChannelSession) -> bool:
         """Return whether all delayed retries are settled."""
@@ -183,14 +190,14 @@ class UntilEnd:
             if consumer is None:
                 return False
             ends = (
-                await consumer.end_offsets([one.id for one in client.table])
+                await consumer.end_offsets([partition.id for partition in client.table])
                 if len(client.table)
                 else {}
             )
             trackers = {
-                one.id: one.tracker
-                for one in client.table
-                if one.is_read and one.tracker is not None
+                partition.id: partition.tracker
+                for partition in client.table
+                if partition.is_read and partition.tracker is not None
             }
             if any(name not in trackers or trackers[name].safe < end for name, end in ends.items()):
                 return False
@@ -202,9 +209,13 @@ class UntilEnd:
         No handler runs then, no record waits, and no nack is being carried out.
         """
         now = self._clock.monotonic()
-        read = [one for client in session.clients for one in client.table]
-        nacks = sum(len(verdicts_of(one.live).nacks) for one in read if one.live is not None)
-        busy = nacks + sum(one.running + one.queued for one in read)
+        read = [partition for client in session.clients for partition in client.table]
+        nacks = sum(
+            len(verdicts_of(partition.live).nacks)
+            for partition in read
+            if partition.live is not None
+        )
+        busy = nacks + sum(partition.running + partition.queued for partition in read)
         held = session.clients.in_flight()
         if busy or not held or held != self._held:
             if busy or not held:
@@ -216,6 +227,6 @@ class UntilEnd:
         return now - self._held_since >= self._channel.settings.drain_timeout_s
 
 
-def _end(one: Partition) -> float:
-    """Where reading ends; nowhere, as long as nobody has asked."""
-    return inf if one.log.run_end is None else one.log.run_end
+def _end(partition: Partition) -> float:
+    """Where reading ends; infinite until that was asked."""
+    return inf if partition.log.run_end is None else partition.log.run_end

@@ -281,7 +281,7 @@ class StoreTransactions:
         """
         for part in parts:
             part.is_ending = True
-            # Also for a partition that was released: its row is ours until somebody else claims it.
+            # Also for a partition that was released: its row is ours until another owner claims it.
             client = self._rows.client_of(part.tracker)
             part.due = None if client is None else client.due(part.tracker, part.last_offset + 1)
         pending = {part: part.final_write(writes[part.owned.partition]) for part in parts}

@@ -77,7 +77,7 @@ class TransactionOutcomes:
     def refuse_stored(self, parts: Sequence[PartitionTransaction]) -> None:
         """Settle the records that the store is known to have, and raise if there are any.
 
-        Somebody else may have read the rows before, and found them.
+        Another owner may have read the rows before, and found them.
         """
         count = 0
         for part in parts:

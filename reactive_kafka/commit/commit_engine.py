@@ -6,7 +6,7 @@ so the next one carries it.
 
 A string goes with each position (:mod:`reactive_kafka.tracking.metadata`): plans, the user's
 string, kept acks. If only the string has changed, the position that the group has is committed
-again: at the next tick; for plans as soon as somebody asks for it, or an assignment finds others
+again: at the next tick; for plans as soon as that is asked for, or an assignment finds others
 there (:meth:`CommitState.lacks_plans`).
 """
 
@@ -183,9 +183,9 @@ class CommitEngine:
             is_last: The assignment of the partitions that are *going* (None: of all) ends.
             wanted: Store the plans of these trackers, even if no position has moved.
             is_tick: Store also what acks have brought without moving a position.
-            is_asked: Somebody wants everything stored, also what was refused a moment ago.
+            is_asked: A caller wants everything stored, also what was refused a moment ago.
         """
-        # A second request could overtake the first, whose outcome nobody knows yet. A request names
+        # A second request could overtake the first, whose outcome is not known yet. A request names
         # trackers and not only partitions, so an answer that comes after the assignment has ended
         # finds closed ones and moves nothing.
         if self._in_flight is not None:
@@ -497,7 +497,7 @@ def _is_news(tracker: OffsetTracker, position: int) -> bool:
 
 
 def _why_not(tracker: OffsetTracker, position: int, *, is_in_doubt: bool) -> str:
-    """Why a position that somebody asks for may not be committed; empty: it may."""
+    """Why a requested position may not be committed; empty: it may."""
     if position > tracker.safe and tracker.window:
         return f"the record at offset {tracker.safe} is not settled"
     if position > tracker.limit:

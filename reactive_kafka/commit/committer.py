@@ -67,7 +67,7 @@ class Committer:
         self._one_at_a_time = asyncio.Lock()
         self._look_again = asyncio.Event()
         self._is_requested = False
-        # Trackers whose plans somebody waits for to be stored.
+        # Trackers whose plans are to be stored, and that is waited for.
         self._wanted: list[OffsetTracker] = []
         self._waits = Waits(BACKOFF)
         # When to try again after a failure; infinite: the next tick does it. None: nothing failed.
@@ -166,7 +166,7 @@ class Committer:
             reasons.append(f"commit of {name}: {reason}")
         return "; ".join(reasons) or None
 
-    # -- commits that somebody waits for
+    # -- commits that are waited for
 
     async def flush(self, deadline: float, going: Collection[TopicPartition] | None = None) -> bool:
         """Commit until nothing is due any more, because an assignment is about to end.
@@ -209,7 +209,8 @@ class Committer:
         """Commit until the group has the plans of these trackers.
 
         They are stored with the position that the group has, or a newer one. A plan that this
-        position lies inside of is divided there. One before it is not stored: nobody goes on there.
+        position lies inside of is divided there. One before it is not stored: no reader starts
+        there.
 
         Cancellation: Safe. What is on its way counts as of unknown outcome.
 
@@ -264,7 +265,7 @@ class Committer:
         """Commit what is settled, for a caller who has to hear if it was not stored.
 
         Raises:
-            BrokerError: It was not stored, or nobody knows.
+            BrokerError: It was not stored, or that is not known.
             NotOwnerError: Also for partitions in the midst of a rebalance.
             TransientBrokerError: Also if an open transaction is to store the position of a
                 partition.
@@ -297,7 +298,7 @@ class Committer:
         """Commit exactly these positions now; what the group has already needs no request.
 
         Raises:
-            BrokerError: They were not stored, or nobody knows. And as
+            BrokerError: They were not stored, or that is not known. And as
                 :meth:`CommitEngine.check_positions` does.
         """
         async with self._one_at_a_time:
@@ -402,7 +403,7 @@ class Committer:
         except BrokerError as error:
             return error
         except BaseException:
-            # It was cancelled on its way: nobody knows.
+            # It was cancelled on its way, so its outcome is not known.
             self.engine.fail(request, is_unknown=True)
             raise
         self._stored(request, started)
@@ -451,7 +452,7 @@ class Committer:
     def _report_refused(self, refused: CommitStrategyError) -> None:
         self.failing = str(refused)
         self._report("failed", frozenset({refused.partition}), str(refused))
-        # Whoever has asked for the commit, the task fails the channel, and at once.
+        # The task fails the channel at once, whichever caller has asked for the commit.
         self._retry_at = -math.inf
 
     def _report(

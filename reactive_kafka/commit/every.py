@@ -35,7 +35,7 @@ class CommitEvery:
         self._look_at = inf
 
     def came(self, now: float) -> bool:
-        """Records have come; returns whether a look is due that nobody waits for yet."""
+        """Records have come; returns whether a look is due that is not waited for yet."""
         if self._look_at < inf:
             return False
         self._look_at = now + LEAST_S

@@ -326,7 +326,7 @@ def _registry_login(view: View) -> Contradictions:
 def _security(view: View) -> Contradictions:
     yield from _login(view)
     if view.setting("security_protocol") is None:
-        # An error and not a warning: whoever gives a password expects that it is used.
+        # An error and not a warning: users who give a password expect that it is used.
         unused = "has no effect while security.protocol is PLAINTEXT; set it to"
         yield (*SASL, "security_protocol"), f"{unused} SASL_SSL"
         yield (*TLS, "security_protocol"), f"{unused} SSL or SASL_SSL"

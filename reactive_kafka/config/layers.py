@@ -246,7 +246,7 @@ def _expand_value(value: Any, environ: Mapping[str, str]) -> Any:
 
 
 def expand(text: str, environ: Mapping[str, str]) -> str:
-    """Return the text with its references replaced. ``$${`` stands for a plain ``${``.
+    """Return the text with its references replaced. ``$${`` becomes a plain ``${``.
 
     The default of ``${VAR:-default}`` is used if VAR is not set or is empty. It may contain
     references itself. The value of a variable is never expanded again.

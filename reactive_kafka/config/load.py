@@ -136,7 +136,8 @@ def read_settings(
     settings = SettingsBuilder(given, problems, unused).settings(name)
     warnings = [*settings.warnings, *unused.report()]
     if not problems.lines:
-        # Broken values are defaults by now, so a warning might be about something nobody wrote.
+        # Broken values are defaults by now, so a warning might be about a value that was never
+        # written.
         warnings += traps(settings, environ, paths, has_tables=bool(tables))
     settings = replace(settings, warnings=tuple(warnings))
     return LoadedConfiguration(settings, tuple(problems.report()), given)

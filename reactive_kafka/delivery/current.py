@@ -5,8 +5,8 @@ once for each worker, says which worker runs this code.
 
 A thread or another task can outlive the call that started it, so there the worker would be the
 wrong one to ask. Such code needs a context of the call's own, which says what the call has and
-costs 2 µs. The first calls of each worker get one. Later calls get one once somebody has asked from
-a thread or from another task, and always where handlers run in threads.
+costs 2 µs. The first calls of each worker get one. Later calls get one once such code has asked
+from a thread or from another task, and always where handlers run in threads.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class CurrentCall:
 
 
 class LazyMessage(Message[Any]):
-    """A message that decodes its payload when somebody asks for it.
+    """A message that decodes its payload when it is asked for.
 
     A worker remembers only the record, so the payload that the handler got is not at hand.
     """

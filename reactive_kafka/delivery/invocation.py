@@ -75,7 +75,7 @@ class Invocation:
     decodes_keys: bool = False
     # The handler runs in a thread.
     is_blocking: bool = False
-    # That thread goes on when the call is cancelled, and the call ends.
+    # That thread continues when the call is cancelled, and the call ends.
     leaves_threads: bool = False
     # Wraps each attempt, together with what it sends. The wrapped call takes messages.
     around: Callable[[Call], Call] | None = None

@@ -175,7 +175,7 @@ class Retries:
         if not await self._isolation.call_raised(worker, error):
             return error
         if self._leaves_threads:
-            # The thread goes on without its call.
+            # The thread continues without its call.
             self._totals.abandoned += 1
         await self.wait_for_nacks(worker)
         return None

@@ -174,7 +174,7 @@ def _cause(error: BaseException) -> BaseException | None:
 def delay_of(topic: str) -> int | None:
     """Return the delay of a retry topic in ms, from the end of its name; None if it has none.
 
-    The delay stands after the last ``_``.
+    The delay is written after the last ``_``.
     """
     return parse_count(topic.rpartition("_")[2].encode())
 

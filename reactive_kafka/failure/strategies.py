@@ -56,7 +56,7 @@ class DeadLetterQueue:
 
     If the record was read from a retry topic, the headers name the record that it was at first. Its
     ``delayed-retry-*`` headers stay: they say how often and since when it was tried. Those of any
-    other record are left out: whoever has sent it has written them.
+    other record are left out: its sender has written them.
 
     Args:
         topic: Where the letters go.

@@ -1,9 +1,9 @@
 """How many records each partition may bring next. No I/O, no clock.
 
 Half of ``max_in_flight`` is divided among the partitions and is theirs alone; the other half is for
-whoever needs it first. So one busy partition gets more than half of the channel, and a stuck one
-leaves every other its own part. If there are so many partitions that their parts are crumbs, they
-take turns: each poll brings pieces of some of them, out of the shared half.
+the partitions that need it first. So one busy partition gets more than half of the channel, and a
+stuck one leaves every other its own part. If there are so many partitions that their parts are
+crumbs, they take turns: each poll brings pieces of some of them, out of the shared half.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def take_turns(
 
     They also do if a partition's own part, half of the window divided among them, does not hold a
     *batch*, the records that a call waits for. But taking turns leaves some of the window free for
-    whoever comes next, so a batch of nearly all of it would never fill: then they do not.
+    partitions that come next, so a batch of nearly all of it would never fill: then they do not.
     """
     if max_in_flight < 2 * partitions:
         return True

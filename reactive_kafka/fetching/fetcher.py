@@ -314,9 +314,9 @@ class Fetcher:
 
     def _runs_dry(self, held: Iterable[TopicPartition]) -> bool:
         """Whether a worker has nothing to do, or all of them will have nothing soon."""
-        # A worker that is woken wakes the next one, so lanes may be ready that somebody is on the
-        # way to. Handlers that do not wait are all run by one worker, however many lanes are ready:
-        # that the others are idle says nothing then.
+        # A worker that is woken wakes the next one, so a worker may be on its way to a lane that
+        # is ready. Handlers that do not wait are all run by one worker, however many lanes are
+        # ready: that the others are idle says nothing then.
         idle = self._workers.idle
         ready = self._lanes.ready
         if ready and ready >= min(idle, self._settings.concurrency - idle):

@@ -36,7 +36,7 @@ class Envelope(NamedTuple):
     """The parts of an event in structured mode.
 
     Attributes:
-        data: The bytes that the data would be in binary mode: JSON as it stands in the envelope, or
+        data: The bytes that the data would be in binary mode: JSON as it is in the envelope, or
             text in UTF-8. None: the event has no data.
         text: The characters, if the data is a JSON string.
         media: The media type of the data; None: JSON, which needs no type in an envelope.

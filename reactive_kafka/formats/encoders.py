@@ -167,7 +167,7 @@ def number_writer(name: str) -> Callable[[object], bytes | None]:
     def write(value: object) -> bytes | None:
         if value is None:
             return None
-        # A bool is an int to Python, but nobody means to send one as a number.
+        # A bool is an int to Python, but one is never meant to be sent as a number.
         if not isinstance(value, accepted) or isinstance(value, bool):
             raise EncodeError(
                 f"the serializer {name!r} takes {accepted[0].__name__}, not {type(value).__name__}"

@@ -61,8 +61,8 @@ def parsed(value: bytes) -> Any:
 def is_sure(value: bytes) -> bool:
     """Return whether msgspec is sure to refuse *value* if pydantic's parser does.
 
-    In fields that nobody asks for, msgspec does not check three things: how deep they are nested,
-    whether text is UTF-8, and whether an integer has more than 4,300 digits.
+    In fields that the type does not have, msgspec does not check three things: how deep they are
+    nested, whether text is UTF-8, and whether an integer has more than 4,300 digits.
     """
     if not value.isascii():
         try:

@@ -1,6 +1,6 @@
 """Calls of functions that block: each runs in a worker thread.
 
-A thread cannot be ended. A call that is cancelled goes on in its thread, and the process must not
+A thread cannot be ended. A call that is cancelled continues in its thread, and the process must not
 wait for it at exit.
 """
 

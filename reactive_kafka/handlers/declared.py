@@ -18,7 +18,7 @@ NOTHING_DECLARED = (
 class Declared:
     """What was declared on an application and on the routers that it includes.
 
-    A router that nobody includes has one of its own. When it is included, all of it moves to the
+    A router that is not included has its own. When it is included, all of it moves to the
     application, and the router declares there from then on.
 
     Args:

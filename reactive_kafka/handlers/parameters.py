@@ -178,11 +178,11 @@ def _why_unfilled(parameters: Sequence[inspect.Parameter], function: Function) -
     named = ", ".join(names)
     if len(names) > 1:
         return (
-            f"has the parameters {named} beside {first.name}, which nothing fills: their defaults "
+            f"has the parameters {named} after {first.name}, which nothing fills: their defaults "
             "are all that a call would have"
         )
     return (
-        f"has the parameter {named} beside {first.name}, which nothing fills: its default is all "
+        f"has the parameter {named} after {first.name}, which nothing fills: its default is all "
         "that a call would have"
     )
 

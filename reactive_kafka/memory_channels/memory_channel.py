@@ -33,7 +33,7 @@ class MemoryChannel:
     """Has the values of a memory channel handled, one after the other.
 
     Args:
-        target: Where the values come from. It is told each verdict.
+        target: Where the values come from. It gets each verdict.
         make: Makes workers that settle each record by itself when its handler has returned, and
             not several at once: the sender waits for each ack.
     """
@@ -147,7 +147,7 @@ class _Tracker(OffsetTracker):
 
 
 class _HandsBack:
-    """Hands a nacked value back to whoever has sent it; the sender's failure strategy decides.
+    """Hands a nacked value back to its sender, whose failure strategy decides.
 
     A memory channel has no failure strategy, no failed writes, and no delayed retries.
     """

@@ -142,7 +142,7 @@ class MemoryTarget:
     @property
     def has_room(self) -> bool:
         """Whether a value is accepted at once."""
-        # Nobody can be waiting where there is room: _let_in has let them in.
+        # No sender waits while there is room: _let_in has let it in.
         return self._why_left is not None or not self._is_full
 
     @property

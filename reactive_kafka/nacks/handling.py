@@ -209,7 +209,7 @@ class FailureHandling:
     def left(self, delivery: Delivery, why: BaseException) -> None:
         """Note that the application ends before the record is settled, because of *why*.
 
-        It is nacked, and nobody carries that out. So it holds back the position, and the next owner
+        It is nacked, and that is not carried out. So it holds back the position, and the next owner
         of the partition handles it again.
         """
         delivery.tracker.nack(delivery.index)
@@ -233,7 +233,7 @@ class FailureHandling:
         delivery = nack.delivery
         at_end = self._hook.nack_at_end(delivery, lambda: self._take(nack))
         if at_end is not None:
-            # Answered now: whoever awaits this in the block must not wait for the block's end.
+            # Answered now: code that awaits this in the block must not wait for the block's end.
             futures = nack.partition.channel.futures
             return futures.yes if at_end == "taken" else futures.no
         self._hook.check(delivery.tracker, delivery.index)

@@ -60,7 +60,7 @@ class LetterTopics:
         self._partitions_are_wanted = asyncio.Event()
         # Set at the end of the next look, or of the one under way. Each look has its own.
         self._end_of_look = asyncio.Event()
-        # Until then, by the loop's time, the last answer counts for whoever asks.
+        # Until then, by the loop's time, every caller gets the last answer.
         self._fresh_until = 0.0
         self._source_partitions = 0
 
@@ -77,11 +77,11 @@ class LetterTopics:
         }
 
     async def partitions(self, topic: str) -> int | None:
-        """Return how many partitions *topic* has; None if nobody can tell.
+        """Return how many partitions *topic* has; None if that is not known.
 
         Waits until the cluster was asked. A topic that could not be created is looked for again:
         the channel's own topic, which gives it its number of partitions, may exist by now. One look
-        answers all who ask, and nobody looks while the last answer is fresh.
+        answers all who ask, and no other follows while the last answer is fresh.
         """
         known = self._topics.get(topic)
         if known is None:
@@ -116,7 +116,7 @@ class LetterTopics:
             if self._partitions_are_wanted.is_set():
                 self._partitions_are_wanted.clear()
                 self._fresh_until = asyncio.get_running_loop().time() + FRESH_S
-            # Wake whoever waits for this look.
+            # Wake all who wait for this look.
             ended = self._end_of_look
             self._end_of_look = asyncio.Event()
             ended.set()

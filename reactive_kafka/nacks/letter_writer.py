@@ -46,7 +46,7 @@ class _Problem:
 
     Attributes:
         since: The moment it began, by the monotonic clock, in seconds.
-        reason: None: nobody has said why; the broker has not answered yet.
+        reason: None: not known yet, because the broker has not answered.
     """
 
     topic: str
@@ -108,7 +108,7 @@ class LetterWriter:
     async def stop(self) -> None:
         """End the writing; a letter that is on its way may be written all the same.
 
-        Whoever waits in :meth:`write` gets a ChannelClosedError. A letter is waited for only as
+        Callers that wait in :meth:`write` get a ChannelClosedError. A letter is waited for only as
         long as the producer's flush takes, so drain before.
         """
         self._is_stopped = True
@@ -152,8 +152,8 @@ class LetterWriter:
             look_again.cancel()
             self._writing.remove(problem)
             if all(other.topic != letter.topic for other in self._writing):
-                # Nobody waits for the topic any more, for example because the partitions have
-                # another owner now.
+                # No letter waits for the topic any more, for example because the partitions
+                # have another owner now.
                 self._topic_problems.pop(letter.topic, None)
         return settle is not None
 
@@ -292,7 +292,7 @@ def _has_custom_strategy(settings: IncomingSettings) -> bool:
 
 
 def _outbound(letter: WriteLetter, partitions: int | None) -> OutgoingRecord:
-    """Return what a writer takes; *partitions* is how many the topic has, None if nobody knows."""
+    """Return what a writer takes; *partitions* is how many the topic has, None if unknown."""
     partition = letter.partition
     if letter.kind == "retry" and partition is not None:
         # The retry topic may have fewer partitions than the source. None goes by the key.

@@ -86,7 +86,7 @@ class Sink(logging.StreamHandler[TextIO]):
 
     def _hold_report_of_dropped(self) -> None:
         if self._dropped:
-            text = "%d log lines were dropped: nobody read them"
+            text = "%d log lines were dropped: they were not read"
             report = logging.LogRecord(
                 "reactive_kafka", logging.WARNING, __file__, 0, text, (self._dropped,), None
             )

@@ -63,7 +63,7 @@ class Sending(QueuedRecord):
     at: TopicPartition
     offset: int
     home: HomeLoop
-    # Those who wait for the outcome; None where nobody does, as for most records.
+    # The callers that wait for the outcome; None if none does, as for most records.
     followers: list[concurrent.futures.Future[RecordMetadata]] | None
 
     # No __init__: see QueuedRecord.

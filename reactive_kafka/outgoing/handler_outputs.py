@@ -209,7 +209,7 @@ class Outputs:
         finally:
             receipt.void()
             if done.done() and not done.cancelled():
-                # If the function raised by itself nobody looks at this error, and asyncio would
+                # If the function raised by itself this error is not looked at, and asyncio would
                 # log that.
                 done.exception()
 

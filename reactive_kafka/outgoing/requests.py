@@ -152,8 +152,8 @@ class Requests:
             if len(self._late) > MOST_LATE:
                 self._late.popitem(last=False)
         if answered.done() and not answered.cancelled():
-            # If the channel stopped while the write raised, nobody looks at this error, and asyncio
-            # would log that.
+            # If the channel stopped while the write raised, this error is not looked at, and
+            # asyncio would log that.
             answered.exception()
 
     def _begin(self) -> None:

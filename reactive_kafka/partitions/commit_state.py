@@ -48,7 +48,7 @@ class CommitState:
         return max(tracker.start, lowest) <= committed <= tracker.attempted
 
     def retain(self, tracker: OffsetTracker, committed: int | None) -> None:
-        """The partition goes on where it stood, and the group has this position."""
+        """The partition continues where it was, and the group has this position."""
         if committed is not None and committed != self.stored:
             self.stored = committed
             # Was it stored for a place that a seek has left? Then commits follow the new place.
@@ -68,7 +68,7 @@ class CommitState:
         self.behind = NO_POSITIONS
         self.unknown.forget()
         self.metadata.forget()
-        # A string that waits for the next position goes on waiting.
+        # A string that waits for the next position keeps waiting.
         if is_ours:
             self.metadata.starts_elsewhere(tracker)
 
@@ -115,7 +115,7 @@ class CommitState:
         return not self.metadata.may_be_due(tracker)
 
     def unmoved(self, tracker: OffsetTracker) -> int:
-        """The position to commit where only the string beside it has changed: the group's own."""
+        """The position to commit if only its metadata has changed: the group's own."""
         if self.unknown and tracker.attempted > tracker.start:
             # It may be stored, and the group does not go back.
             return tracker.attempted
@@ -150,7 +150,7 @@ class CommitState:
         """Divide the plan that the group's position lies inside of; False if there is none.
 
         That happens after a seek back. A plan that begins before the position cannot be stored with
-        it, and whoever goes on there would cut the records in another way.
+        it, and the reader that continues there would cut the records in another way.
         """
         position = self.unmoved(tracker)
         for planned in tracker.plans:

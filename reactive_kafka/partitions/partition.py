@@ -33,7 +33,7 @@ class PartitionState(Enum):
     READING = "ours; records come in and are handled"
     DRAINING = "about to go; no record is taken any more, what is settled is still committed"
     SUSPENDED = "revoked; its records wait to hear whether it is retained, and nothing is committed"
-    GONE = "another member's, or nobody's; verdicts are refused"
+    GONE = "not ours any more; verdicts are refused"
 
 
 S = PartitionState
@@ -97,7 +97,7 @@ TRANSITIONS: dict[PartitionState, dict[str, PartitionState]] = {
 
 ``open``: the hooks of the assignment have run; ``retain``: it was ours in the last generation, and
 the group has the position as we left it; ``start``: the position to read from was found, also for a
-seek (reading goes on until then); ``read``: that position is committed where it has to be, and
+seek (reading continues until then); ``read``: that position is committed where it has to be, and
 records may come; ``relocate``: the position that was known does not apply any more, after a seek
 before reading has started, or because another owner has taken over the row in the checkpoint store;
 ``drain``: a revocation or a stop has begun, and handlers that run may finish; ``revoke``: the last

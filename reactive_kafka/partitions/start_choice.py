@@ -34,19 +34,19 @@ def by(records: int) -> By:
 
 
 Where = int | datetime | Literal["beginning", "end"] | By
-"""A start that somebody chose: an offset (0 is the log's beginning), an end of the log, the first
+"""A start that was chosen: an offset (0 is the log's beginning), an end of the log, the first
 record at or after a time, or a number of records from the position."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StartChoice:
-    """Where somebody wants reading to start.
+    """Where reading is to start, if that was chosen.
 
     Choices are compared by identity: a second seek to the same place is another choice.
     """
 
     where: Where
-    # A restarted channel goes on here.
+    # A restarted channel continues here.
     is_resumed: bool = False
     # Why the group's position does not apply: the topic was deleted and created again, and is read
     # from here.
@@ -87,7 +87,7 @@ def timestamp_ms(moment: datetime) -> int:
 def chosen_position(
     where: Where, log_start: int, log_end: int, at_time: int | None, position: Callable[[], int]
 ) -> int:
-    """The offset of a start that somebody chose. It may lie outside of the log.
+    """The offset of a start that was chosen. It may lie outside of the log.
 
     Args:
         at_time: The offset of the first record at or after a time; None: there is no such record.

@@ -23,7 +23,7 @@ class StartState:
 
     @property
     def choice(self) -> StartChoice | None:
-        """Where reading is to start, if somebody has chosen: the seek, else the settings."""
+        """Where reading is to start, if that was chosen: by a seek, else by the settings."""
         return self.sought or self.configured
 
     def begin_assignment(self) -> None:
@@ -39,7 +39,7 @@ class StartState:
         self.is_allowed = True
 
     def seek(self, choice: StartChoice) -> None:
-        """Somebody seeks to another place."""
+        """Note a seek to another place."""
         self.sought = choice
 
     def carried_out(self) -> None:
@@ -48,5 +48,5 @@ class StartState:
         self.configured = None
 
     def leave_to_group(self) -> None:
-        """Forget where a restart goes on: the group's position decides."""
+        """Forget where a restart continues: the group's position decides."""
         self.configured = None

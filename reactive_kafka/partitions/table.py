@@ -210,7 +210,7 @@ class PartitionTable:
     # -- one partition
 
     def is_retained(self, partition: Partition, committed: int | None) -> bool:
-        """Whether the partition goes on where it stood: no other member can have had it meanwhile.
+        """Whether the partition continues where it was: no other member can have had it meanwhile.
 
         Args:
             committed: The group's position.
@@ -221,8 +221,8 @@ class PartitionTable:
         if self._is_static:
             return True
         # It is ours again in the next generation, and the group's committed position is one that we
-        # wrote. Both halves are needed. An older generation: somebody may have owned it in between.
-        # Another position: somebody has, or an operator has moved it. "As we left it" is a range,
+        # wrote. Both halves are needed. An older generation: another member may have owned it.
+        # Another position: one has, or an operator has moved it. "As we left it" is a range,
         # for a commit whose answer was lost may have been stored. Without this rule each rebalance
         # of an eager client would deliver all records in flight once more.
         if not self._may_be_retained(partition, self.generation):

@@ -1,7 +1,7 @@
 """The plans of an application's channels: what start-up builds them from. No I/O.
 
 A plan is a frozen value. The settings and the declarations are checked and fitted to each other in
-it, so whoever builds a channel from it asks neither of them again.
+it, so code that builds a channel from it asks neither of them again.
 """
 
 from __future__ import annotations

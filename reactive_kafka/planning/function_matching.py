@@ -85,7 +85,8 @@ def _match(
             decorator = f"@app.outgoing({name!r}) of {who}"
             report.add(unknown_channel_problem(decorator, "outgoing", name, settings))
     if entry.draft is None:
-        # Without @app.outgoing either, its @app.incoming has raised and somebody has caught that.
+        # Without @app.outgoing either, its @app.incoming has raised, and the application has caught
+        # that.
         if outgoing:
             _match_source(entry, outgoing, matched, report)
         return
@@ -153,6 +154,6 @@ def _memory_uses(declared: Declared) -> list[MemoryUse]:
         for entry in declared.functions.entries
     ]
     # A Spark function of a memory channel is a problem of its own. So it counts as a handler here:
-    # the channel is not also reported as one that nobody handles.
+    # the channel is not also reported as one without a handler.
     uses += [MemoryUse((channel,), ()) for channel in declared.functions.spark]
     return uses

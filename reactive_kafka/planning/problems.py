@@ -16,8 +16,8 @@ T = TypeVar("T")
 class ProblemReport:
     """The problems that were found so far, one line each.
 
-    Whoever makes a plan creates a report, adds what is wrong, goes on as far as possible, and ends
-    with :meth:`raise_if_any`. Its caller takes the error apart again with :meth:`attempt`.
+    A function that makes a plan creates a report, adds what is wrong, continues as far as possible,
+    and ends with :meth:`raise_if_any`. Its caller takes the error apart again with :meth:`attempt`.
     """
 
     def __init__(self, problems: Iterable[str] = ()) -> None:

@@ -335,19 +335,22 @@ class RunChannels:
         """
         await self._sources.stop()
         quiet = self._take_step(
-            "draining", {name: one.quiesce(deadlines[name]) for name, one in self.incoming.items()}
+            "draining",
+            {name: channel.quiesce(deadlines[name]) for name, channel in self.incoming.items()},
         )
         await all_ended(self._jobs.drain(deadlines), quiet)
         # Memory channels drain last. Records of the other channels wait for the acks of their
         # values.
         await self._take_step(
-            "draining", {name: one.drain(deadlines[name]) for name, one in self._memory.items()}
+            "draining",
+            {name: channel.drain(deadlines[name]) for name, channel in self._memory.items()},
         )
 
     async def leave(self, deadlines: Mapping[str, float]) -> None:
         """Commit for the last time, leave the groups, and end Spark and the outgoing channels."""
         await self._take_step(
-            "leaving", {name: one.finish(deadlines[name]) for name, one in self.incoming.items()}
+            "leaving",
+            {name: channel.finish(deadlines[name]) for name, channel in self.incoming.items()},
         )
         if self._spark is not None:
             # The stop of Spark has time limits of its own.
@@ -366,11 +369,13 @@ class RunChannels:
         if not self._is_closing:
             self._is_closing = True
             await self._take_step(
-                "closing", {name: one.stop(deadline) for name, one in self._memory.items()}
+                "closing", {name: channel.stop(deadline) for name, channel in self._memory.items()}
             )
-            kafka = {name: one for name, one in self.outgoing.items() if name not in self._memory}
+            kafka = {
+                name: channel for name, channel in self.outgoing.items() if name not in self._memory
+            }
             await self._take_step(
-                "closing", {name: one.stop(deadline) for name, one in kafka.items()}
+                "closing", {name: channel.stop(deadline) for name, channel in kafka.items()}
             )
 
     async def _take_step(self, doing: str, ends: Mapping[str, Coroutine[Any, Any, None]]) -> None:
@@ -390,9 +395,10 @@ class RunChannels:
 
         A memory channel has the longest time of the others: their records wait for its values.
         """
-        own = {name: one.settings.drain_timeout_s for name, one in self.incoming.items()}
+        own = {name: channel.settings.drain_timeout_s for name, channel in self.incoming.items()}
         memory = {
-            name: one.settings.drain_timeout_s for name, one in self._plan.channels.memory.items()
+            name: channel.settings.drain_timeout_s
+            for name, channel in self._plan.channels.memory.items()
         }
         own |= dict.fromkeys(memory, max(own.values())) if own else memory
         return own | self._jobs.drain_timeouts(own)
@@ -405,10 +411,10 @@ class RunChannels:
         """Return what is known about the outgoing channels."""
         return tuple(
             replace(
-                one.facts() if isinstance(one, OutgoingChannel) else one.writer.facts(),
-                health_enabled=one.settings.health_enabled,
+                channel.facts() if isinstance(channel, OutgoingChannel) else channel.writer.facts(),
+                health_enabled=channel.settings.health_enabled,
             )
-            for one in self.outgoing.values()
+            for channel in self.outgoing.values()
         )
 
     def spark_facts(self) -> tuple[SparkFacts, ...]:

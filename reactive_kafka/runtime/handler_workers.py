@@ -44,8 +44,8 @@ class HandlerSurroundings:
     dependencies: Dependencies
     # Name of an outgoing channel -> the channel.
     target: Callable[[str], Target]
-    # Handlers run in it. A worker's task would otherwise inherit the context of whoever wakes it:
-    # of a handler that resumes a channel, or that acks what another handler waits for.
+    # Handlers run in it. A worker's task would otherwise inherit the context of the code that wakes
+    # it: of a handler that resumes a channel, or that acks what another handler waits for.
     context: Context
     # The application has emitters: calls raise if a send was not awaited.
     has_emitters: bool

@@ -106,7 +106,7 @@ class _RunningJob:
             # It counts as a hook of its channel, so a stop of the channel waits for it.
             call = as_hook_of(self.channel, call)
         self._call = call
-        # Threads that calls run in now, also those that nobody waits for any more.
+        # Threads that calls run in now, also those that are not waited for any more.
         self._threads = 0
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -161,7 +161,7 @@ class _RunningJob:
                 await asyncio.sleep(min(wait_s, LOOKS_S))
                 continue
             # A call of an earlier assignment may still be cleaning up, or its thread may run on:
-            # the next call must not begin beside it.
+            # the next call must not begin before that ends.
             await self._is_idle.wait()
             began = clock.monotonic()
             is_late = self._threads > 0

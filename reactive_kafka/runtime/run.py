@@ -214,7 +214,7 @@ class Run:
         # caller of start() cannot interrupt the stop.
         async with AsyncExitStack() as stack:
             stack.callback(self._change, "end")
-            at_once = sum(one.concurrency for one in self._plan.settings.incoming.values())
+            at_once = sum(channel.concurrency for channel in self._plan.settings.incoming.values())
             stack.enter_context(fewer_collections(at_once))
             stack.enter_context(no_children(self._hold))
             stack.callback(self._log.call, self._environment.log.close)

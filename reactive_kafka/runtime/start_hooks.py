@@ -25,8 +25,8 @@ async def run_start_hooks(
 
     Raises:
         BaseException: What a hook has raised.
-        RuntimeError: A hook has ended as cancelled. For whoever starts the application that is no
-            cancellation.
+        RuntimeError: A hook has ended as cancelled. The code that starts the application was not
+            cancelled.
     """
     if not hooks:
         then()

@@ -49,7 +49,7 @@ class Refused(Exception):
 class StatusMeaning(Enum):
     """What a status means for the record that needs the answer."""
 
-    ANSWER = "the record goes on"
+    ANSWER = "the record is handled"
     AWAY = "the record waits: the registry may recover"
     NOT_ALLOWED = "the record waits: an operator may correct credentials or rights"
     NOT_FOUND = "the record is nacked once the registry has repeated it"

@@ -209,7 +209,7 @@ def _fetch(
     headers: Mapping[str, str],
     timeout_s: float,
 ) -> Answer:
-    """Make one request, in a thread. It ends soon after *timeout_s*, also if nobody waits."""
+    """Make one request, in a thread. It ends soon after *timeout_s*, also if its caller gave up."""
     request = urllib.request.Request(url, body, method="GET" if body is None else "POST")
     for name, value in headers.items():
         # Not sent again after a redirect: credentials are for this host only.

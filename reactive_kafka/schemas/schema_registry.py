@@ -106,7 +106,7 @@ class Registry:
         self._tasks = tasks
         self._observer = observer
         self._open: dict[SchemaQuestion, _OpenQuestion] = {}
-        # Those that nobody waits for any more, in the order in which they were given up.
+        # Those that are not waited for any more, in the order in which they were given up.
         self._given_up: dict[SchemaQuestion, _OpenQuestion] = {}
         # Why the registry looks up no GUIDs, if it has said so within REFUSED_S. Bytes that look
         # like a GUID differ in each record. A refusal of one GUID would not spare the next record
@@ -133,7 +133,7 @@ class Registry:
         return waiter
 
     def want(self, schemas: ChannelSchemas, ask: SchemaQuestion) -> None:
-        """Ask, unless the question is open already. Nobody waits for the answer."""
+        """Ask, unless the question is open already, and do not wait for the answer."""
         if ask not in self._open:
             self.request(schemas, ask)
 
@@ -142,7 +142,7 @@ class Registry:
         self._observer.on(SchemaNotChecked(channel=schemas.owner, reason=text))
 
     def _left(self, ask: SchemaQuestion, question: _OpenQuestion, waiter: Future[bool]) -> None:
-        """Note that somebody does not wait any more. The last one to leave ends the question."""
+        """Note that a caller has given up. The last one to leave ends the question."""
         schemas = question.waiting.pop(waiter, None)
         if question.waiting or self._open.get(ask) is not question:
             return

@@ -109,7 +109,7 @@ class PlanBook:
         self.plans = tuple(sorted((*plans, *new)))
 
     def beyond(self, position: int) -> Plans:
-        """The plans that a commit of *position* leaves to whoever goes on from there.
+        """The plans that a commit of *position* leaves to the reader that continues there.
 
         Those that are done are among them, for their records come again.
         """

@@ -67,7 +67,7 @@ class OffsetTracker:
     ``started[index - base]`` is when a handler got record *index*, by the monotonic clock. A worker
     that handles records one after the other, each done when its handler returns, only notes a
     *run*: all records from ``run_first`` up to ``run_at`` (exclusive) are done, and its handler got
-    record ``run_at`` at ``run_since``. Whoever reads the window calls :meth:`catch_up` first.
+    record ``run_at`` at ``run_since``. Code that reads the window calls :meth:`catch_up` first.
 
     Records may be *planned* to be handled in ranges. No position that is given out for a commit
     lies inside of a planned range, done or not, until the group has a position behind it: see
@@ -421,7 +421,7 @@ class OffsetTracker:
         first = start - self.base
         last = stop - self.base
         # The records have left the window. A negative end of the slice would count from the end of
-        # the window, and settle records that nobody has handled.
+        # the window, and settle records that were not handled.
         if last <= 0:
             return 0
         first = max(first, 0)
@@ -557,7 +557,7 @@ class OffsetTracker:
             (self._book or PlanBook()).finish(planned, reached)
 
     def planned_beyond(self, position: int) -> Plans:
-        """The ranges, done or not, that whoever goes on from *position* has to keep to."""
+        """The ranges, done or not, that a reader from *position* on has to keep to."""
         return self._book.beyond(position) if self._book else ()
 
     def has_room_for(self, planned: PlannedRange) -> bool:

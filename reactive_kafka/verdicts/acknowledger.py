@@ -32,8 +32,8 @@ Nothing but a replay brings the output back, so only time can end the report.
 class Nacks(Protocol):
     """Takes the nacks of one channel.
 
-    A Kafka channel asks its failure strategies; a memory channel hands the value back to whoever
-    has sent it.
+    A Kafka channel asks its failure strategies; a memory channel hands the value back to its
+    sender.
     """
 
     @property
@@ -52,7 +52,7 @@ class Nacks(Protocol):
         """The handler failed for good; only reported if the record already has its verdict."""
 
     def left(self, delivery: Delivery, why: BaseException) -> None:
-        """The application ends: nobody settles the record here, and its next owner handles it."""
+        """The application ends: the record stays unsettled, and its next owner handles it."""
 
 
 class Acknowledger:
@@ -107,7 +107,7 @@ class Acknowledger:
         self.hook.begins(tracker, owner)
 
     def made_progress(self) -> None:
-        """A record was settled or nacked: tell the channel, if somebody waits for that."""
+        """A record was settled or nacked: tell the channel, if that is awaited."""
         if self.awaited_by:
             self._channel.progress()
 
@@ -189,7 +189,7 @@ class Acknowledger:
 
 
 class _Waiter(NamedTuple):
-    """Somebody who waits until the committed position is beyond *offset*."""
+    """A caller that waits until the committed position is beyond *offset*."""
 
     offset: int
     future: Future[Any]
@@ -248,7 +248,7 @@ class PartitionVerdicts:
         return self._acked(index, metadata)
 
     def settle(self, index: int, stop: int | None = None) -> Future[bool]:
-        """Settle a record that nobody acks by hand, or those up to *stop* (exclusive).
+        """Settle a record that is not acked by hand, or those up to *stop* (exclusive).
 
         The answer is that of an ack.
         """

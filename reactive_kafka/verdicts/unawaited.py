@@ -1,8 +1,8 @@
 """Finds sends that the application forgot to await: Python drops them, and nothing is sent.
 
 Whatever runs a function of the application asks at its end whether the function has dropped a send,
-and raises if so. A send that somebody keeps, or that a task has, was not dropped: it may still
-begin.
+and raises if so. A send that is kept in a variable, or that a task has, was not dropped: it may
+still begin.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ async def test_a_port_where_nobody_listens() -> None:
     kind, said = await reason(address)
     assert kind is TransientBrokerError
     assert said.startswith(
-        f"no broker can be used ({address}: nobody listens there ([Errno 111] Connect call failed"
+        f"no broker can be used ({address}: nothing listens there ([Errno 111] Connect call failed"
     )
     assert said.endswith(
         f"): start the broker, or correct bootstrap_servers), with bootstrap_servers = {address!r}"
@@ -101,7 +101,7 @@ async def test_a_name_with_several_addresses_where_nobody_listens() -> None:
     }
     kind, said = await reason(f"localhost:{closed_port()}")
     assert kind is TransientBrokerError
-    assert "nobody listens there" in said, known
+    assert "nothing listens there" in said, known
 
 
 async def test_a_host_that_nobody_knows() -> None:
@@ -138,7 +138,7 @@ async def test_an_address_that_a_broker_has_named() -> None:
     finally:
         await consumer.stop()
         broker.close()
-    assert "nobody listens there (" in str(caught.value)
+    assert "nothing listens there (" in str(caught.value)
     assert (
         "): a broker advertises that address: reach it from here, or change the broker's advertised.listeners"
         in str(caught.value)
@@ -194,7 +194,7 @@ async def test_no_tls_to_a_port_with_it(issued: Path) -> None:
             "server-elsewhere",
             "ours",
             "IP address mismatch, certificate is not valid for '127.0.0.1'.",
-            "connect by a name that stands in it, or have it issued for this one",
+            "connect by a name that is in it, or have it issued for this one",
         ),
     ],
 )

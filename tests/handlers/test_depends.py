@@ -131,7 +131,7 @@ def wrapped_without_names(function: Callable[..., Any]) -> Callable[..., Any]:
             "has the dependency pool where the record comes: first the record, then what it needs",
         ),
         (nothing_else, "has the dependency pool where the record comes"),
-        (one_unfilled, "has the parameter dry beside order, which nothing fills"),
+        (one_unfilled, "has the parameter dry after order, which nothing fills"),
         (one_more, "takes 2 parameters (order, other)"),
         (
             as_default,

@@ -237,15 +237,15 @@ def yields(order: Order) -> Iterator[Order]:
         (keyword_too, "needs the keyword arguments database, cache, which nothing fills"),
         (
             with_default,
-            "has the parameter key beside order, which nothing fills: its default is all that a call",
+            "has the parameter key after order, which nothing fills: its default is all that a call",
         ),
         (
             with_defaults,
-            "has the parameters key, dry beside order, which nothing fills: their defaults are all",
+            "has the parameters key, dry after order, which nothing fills: their defaults are all",
         ),
         (
             functools.partial(with_defaults, key=b"k"),
-            "has the parameter dry beside order, which nothing fills",
+            "has the parameter dry after order, which nothing fills",
         ),
         (list_of_messages, "asks for list[Message[Order]], which is never given"),
         (sequence_of_messages, "asks for Sequence[Message], which is never given"),

@@ -101,7 +101,7 @@ class AsyncObserver:
     ("observer", "why"),
     [
         (print, "has no method `on`"),
-        (AsyncObserver(), "has an async `on`, which nobody would await"),
+        (AsyncObserver(), "has an async `on`, which is never awaited"),
     ],
 )
 def test_what_is_no_observer_is_refused_at_once(observer: Observer, why: str) -> None:

@@ -1732,8 +1732,8 @@ MUTANTS = (
     Mutant(
         "a run ends when all of it is read",
         "channel/until_end.py",
-        "one.tracker is not None and one.tracker.safe >=",
-        "one.tracker is not None and one.tracker.position >=",
+        "partition.tracker is not None and partition.tracker.safe >=",
+        "partition.tracker is not None and partition.tracker.position >=",
         "ends",
     ),
     Mutant(

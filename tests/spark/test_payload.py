@@ -391,7 +391,5 @@ async def test_an_event_in_an_envelope_is_told_and_not_taken_for_its_data(
     assert rows == [[2], [None, 2]]
     (rejected,), nothing = found
     assert rejected.offset == 0
-    assert "a CloudEvent in structured mode, whose data stands in an envelope" in str(
-        rejected.reason
-    )
+    assert "a CloudEvent in structured mode, whose data is in an envelope" in str(rejected.reason)
     assert not nothing

@@ -39,7 +39,7 @@ _NO_TLS_REASONS = (
     "PACKET_LENGTH_TOO_LONG",
 )
 _NAME_AUTHORITY = "name the authority that has issued it in ssl_cafile"
-_OTHER_NAME = "connect by a name that stands in it, or have it issued for this one"
+_OTHER_NAME = "connect by a name that is in it, or have it issued for this one"
 _CERTIFICATE_REMEDIES = {
     9: "look at the clock of this machine: it is not valid yet",
     10: "the broker needs a new one, if the clock of this machine is right",
@@ -83,8 +83,8 @@ def explain_failure(
             "or change the broker's advertised.listeners"
         )
     was_closed = any(
-        isinstance(one, IncompleteReadError | ConnectionResetError | BrokenPipeError)
-        for one in errors
+        isinstance(cause, IncompleteReadError | ConnectionResetError | BrokenPipeError)
+        for cause in errors
     )
     if why:
         text = f"{why}: {remedy}"
@@ -92,11 +92,13 @@ def explain_failure(
         text = f"the broker has closed the connection without a word: {check_protocol(protocol)}"
     elif remedy:
         text = f"{text}: {remedy}"
-    is_alert = any(isinstance(one, ssl.SSLError) and "ALERT" in str(one.reason) for one in errors)
+    is_alert = any(
+        isinstance(cause, ssl.SSLError) and "ALERT" in str(cause.reason) for cause in errors
+    )
     is_refusal = (
         is_alert
         or not isinstance(error, EXPECTED_ERRORS)
-        or any(isinstance(one, REFUSED) for one in errors)
+        or any(isinstance(cause, REFUSED) for cause in errors)
     )
     return ConnectFailure(f"{connection.host}:{connection.port}: {text}", is_refusal)
 
@@ -115,7 +117,7 @@ def _explain_network(error: Exception) -> tuple[str, str]:
         # If a host name has several addresses, asyncio lists all failures in the text of one error.
         numbers = {*map(int, _ERRNO.findall(text))}
     if errno.ECONNREFUSED in numbers and numbers <= {errno.ECONNREFUSED, *_UNUSABLE_ADDRESS}:
-        return f"nobody listens there ({text})", f"start the broker, or {remedy}"
+        return f"nothing listens there ({text})", f"start the broker, or {remedy}"
     if numbers and numbers <= _UNREACHABLE:
         return f"there is no way to it ({text})", f"{remedy}, or {OPEN_THE_WAY}"
     return "", ""

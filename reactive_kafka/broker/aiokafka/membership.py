@@ -37,7 +37,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]
 
     Args:
         owned: The consumer's partitions.
-        group_id: None: it has joined no group, and nobody can remove it.
+        group_id: None: it has joined no group, so no group can remove it.
         instance_id: Its ``group_instance_id``.
         wake: Ends a waiting poll.
     """
@@ -175,7 +175,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]
 
         async def beat() -> None:
             await coordinator.ensure_coordinator_known()
-            # A member that was removed is told here to join again.
+            # A member that was removed learns here that it has to join again.
             await coordinator._do_heartbeat()
 
         await within(CALL_DEADLINE_S, beat(), "sending a heartbeat")

@@ -180,5 +180,5 @@ def _fail_all(accumulator: Any) -> None:
     accumulator.fail_all(kafka_errors.KafkaError("the client was closed"))
     for batch in waiting_batches:
         if batch._drain_waiter.done() and not batch._drain_waiter.cancelled():
-            # Retrieved, because nobody waits for it any more.
+            # Retrieved, because no caller waits for it any more.
             batch._drain_waiter.exception()

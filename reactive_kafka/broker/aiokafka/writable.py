@@ -18,7 +18,7 @@ TOPIC_AUTHORIZATION_FAILED = 29
 WRITE = 4
 """The bit of ``AclOperation.WRITE`` among the operations that an answer allows."""
 NOT_TOLD = -(2**31)
-"""Stands for the operations if the broker does not return them."""
+"""What the broker returns instead of the operations, if it does not tell them."""
 
 
 async def until_writable(client: Any, topic: str) -> None:

@@ -191,7 +191,7 @@ class MemoryBroker:
     def expire(self, group: str, member_id: str, *, notice_after_s: float = 0.0) -> None:
         """End a member's session: it is out at once, its partitions move, and its commits fail.
 
-        It is told (``on_revoked``) after *notice_after_s*, or when one of its commits was refused.
+        It notices (``on_revoked``) after *notice_after_s*, or when one of its commits was refused.
         Until then it continues to read, like a member that was frozen. Then it joins again with
         another id.
         KeyError: the group has no such member.
@@ -226,8 +226,8 @@ class MemoryBroker:
     def down(self) -> bool:
         """While True, calls raise TransientBrokerError, and polls return nothing.
 
-        Members stay members, also those that stop meanwhile, because nobody hears of it. Their
-        sessions end after the outage.
+        Members stay members, also those that stop meanwhile, because the group cannot hear of it.
+        Their sessions end after the outage.
         """
         return self._state.faults.is_down
 

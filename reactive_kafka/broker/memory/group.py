@@ -68,7 +68,7 @@ class Group:
             self._start_background(self._end_session_after_outage(member))
 
     def expire(self, member_id: str, notice_after_s: float) -> None:
-        """Remove a member at once. It is told later, and then joins again."""
+        """Remove a member at once. It notices later, and then joins again."""
         member = self.members.pop(member_id)
         self.rebalance()
         self._start_background(self._rejoin(member, notice_after_s))
@@ -93,7 +93,7 @@ class Group:
         self._cut_off_members.append(member)
 
     def heal(self) -> None:
-        """Let members reach the group again. Those whose session has ended are told, and rejoin."""
+        """Let members reach the group again. Members without a session join again."""
         healed = self._cut_off_members
         self._cut_off_members = []
         for member in healed:
@@ -271,7 +271,7 @@ class Group:
     async def _rejoin(self, member: Member, notice_after_s: float) -> None:
         """Let a removed member join again, after it was told of it.
 
-        It is told after *notice_after_s*, or as soon as one of its commits was refused.
+        It notices after *notice_after_s*, or as soon as one of its commits was refused.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(notice_after_s):

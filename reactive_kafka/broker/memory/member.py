@@ -120,7 +120,7 @@ class Member:
         await asyncio.gather(*self._cancel_calls(), return_exceptions=True)
 
     def crash(self) -> None:
-        """End in the middle of whatever the member was doing, and tell nobody."""
+        """End in the middle of anything, without a word to the group."""
         self.crashed = True
         self._cancel_calls()
         self._revoking = asyncio.create_task(

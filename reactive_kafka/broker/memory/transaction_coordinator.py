@@ -142,7 +142,7 @@ class TransactionCoordinator:
         owner.timer = None
         owner.partitions = {}
         owner.groups = {}
-        # Nobody reads a partition whose leader is away, so its marker can be written at once.
+        # A partition whose leader is away is not read, so its marker can be written at once.
         owner.waiting_for_leaders = [
             partition for partition in partitions if partition in self._state.faults.leaders_away
         ]

@@ -29,7 +29,7 @@ LARGEST = 64 * 1024 * 1024
 """Bytes of a file. A larger one was not written by us."""
 _LOCK = ".lock"
 _LOCK_EVERY_S = 0.005
-# Not blocking: opening a pipe that somebody has put in the place of a file would wait for ever.
+# Not blocking: opening a pipe that was put in the place of a file would wait for ever.
 _AS_IT_IS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 Step = Literal["lock", "create", "write", "sync", "replace", "sync folder"]

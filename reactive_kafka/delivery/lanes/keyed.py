@@ -15,7 +15,7 @@ from reactive_kafka.tracking.tracker import OffsetTracker
 
 
 class UnknownKey:
-    """Stands for the key of a record whose key function failed, and says why.
+    """The key of a record whose key function failed, with the reason.
 
     It is equal to no other key, so such a record waits for none and holds back none.
     """
@@ -41,7 +41,7 @@ class KeyedLane(Lane):
     arrived later.
 
     A worker that is alone in the lane takes records in their order of arrival, which is also the
-    order of each key. Nobody has to know the keys then. Only when a second worker looks for work
+    order of each key. The keys need not be known then. Only when a second worker looks for work
     does it matter which key the first one has: see :meth:`cut`.
     """
 

@@ -146,8 +146,8 @@ class Lane:
         """Iterate over the rest of the current piece: pairs of arrival number and record.
 
         All workers of the lane get one and the same iterator, so each record goes to one of them.
-        Whoever takes a record from it writes ``taken``, and calls this again once ``reading`` is
-        another iterator or None.
+        A worker that takes a record from it writes ``taken``, and calls this again once ``reading``
+        is another iterator or None.
         """
         if self.reading is None:
             rest = self.records[self.cursor :] if self.cursor else self.records

@@ -52,7 +52,7 @@ class StartLimit:
     """Tells the queue of a channel's lanes whether records may start.
 
     A record that may not start yet stays in its lane. So no worker and no place is held by it, and
-    a stop or a revocation finds a record that nobody has taken.
+    a stop or a revocation finds a record that no worker has taken.
     """
 
     def __init__(self, bucket: TokenBucket, clock: Clock, wake: Callable[[], None]) -> None:
@@ -105,7 +105,7 @@ class StartLimit:
         self.start(records)
 
     def close(self) -> None:
-        """Wake nobody any more."""
+        """Stop waking workers."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -23,7 +23,7 @@ class StartGate(Protocol):
         """Whether no record may start at the moment."""
 
     def may_start(self) -> bool:
-        """Return whether a record may start. If not, somebody is woken once one may."""
+        """Return whether a record may start. If not, a worker is woken once one may."""
 
     def start(self, records: int) -> None:
         """Count records that start now."""
@@ -36,7 +36,7 @@ class StartGate(Protocol):
         """Note that a batch was taken that starts later."""
 
     def close(self) -> None:
-        """Wake nobody any more."""
+        """Stop waking workers."""
 
 
 class LaneQueue:

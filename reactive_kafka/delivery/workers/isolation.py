@@ -18,7 +18,7 @@ from reactive_kafka.delivery.workers.worker import Worker
 from reactive_kafka.verdicts.delivery_hook import Call
 
 MOST_STRAYS = 16
-"""A worker ends after so many cancellations that nobody awaits: whoever sends them means it."""
+"""A worker ends after so many cancellations that are not awaited: their sender means it."""
 
 
 class Isolation:
@@ -38,7 +38,7 @@ class Isolation:
         self.in_contexts = False
         # Those contexts say what the call has: a handler's task or thread has asked.
         self._tells = False
-        # No work will come any more. Whoever cancels a worker from now on is the application.
+        # No work will come any more. From now on only the application cancels workers.
         self.is_closed = False
 
     @property
@@ -134,8 +134,8 @@ class Isolation:
         """Ignore a cancellation that reached a worker while no handler ran in it.
 
         Raises:
-            CancelledError: It is meant: the application ends, or somebody insists. Or the task was
-                not cancelled at all, but something that it waited for was.
+            CancelledError: It is meant: the application ends, or the sender insists. Or the task
+                was not cancelled at all, but something that it waited for was.
         """
         worker.strays += 1
         if self._is_over or worker.strays > MOST_STRAYS or not worker.is_cancelled:

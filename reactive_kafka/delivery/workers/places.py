@@ -24,7 +24,7 @@ class WorkerPlaces:
       one step, here, and not when the other task gets its turn. If it were free in between, work
       that comes then would start one worker too many.
 
-    So nobody counts places but :meth:`change`, which compares the states before and after.
+    So only :meth:`change` counts places. It compares the states before and after.
     """
 
     def __init__(self, most: int, isolation: Isolation) -> None:
@@ -109,7 +109,7 @@ class WorkerPlaces:
         """Wait without a place until all of these are done; none of them is a handler.
 
         Cancellation:
-            The application ends: nobody asks for the place any more.
+            The application ends: the place is not needed any more.
         """
         # Its handler may have taken our cancellation off the task by itself, unnoticed so far.
         worker.handler_ended()

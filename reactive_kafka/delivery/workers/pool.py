@@ -327,8 +327,8 @@ class WorkerPool(ChannelWorkers):
     def abandon(self, lane: Lane) -> None:
         """Stop counting workers that are busy with a lane whose partition is gone for good.
 
-        Nobody waits for their handlers, and one that never ends must not keep its place for ever. A
-        worker whose handler does end, ends.
+        Their handlers are not waited for, and one that never ends must not keep its place for ever.
+        A worker whose handler does end, ends.
         """
         for worker in self._busy:
             if lane in worker.lanes:

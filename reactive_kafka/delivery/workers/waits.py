@@ -93,7 +93,7 @@ class WorkerWaits:
     def _give_back(self, worker: Worker, messages: Sequence[Delivery]) -> None:
         """Put records without a verdict back into their lanes: this worker makes no more attempt.
 
-        If the channel ends they are left instead. Nobody will settle them, a stop need not wait for
+        If the channel ends they are left instead. They stay unsettled, a stop need not wait for
         them, and the next owner reads them again.
         """
         lanes = {id(lane.tracker): lane for lane in worker.lanes}

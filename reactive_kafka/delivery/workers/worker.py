@@ -108,7 +108,7 @@ class Worker:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """Whether the channel does not wait for it any more."""
         return self.state in ABANDONED_WORKERS
 
     @property
@@ -190,7 +190,7 @@ class Worker:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether somebody has cancelled its task, apart from our own interrupt of the handler."""
+        """Whether its task was cancelled, apart from our own interrupt of the handler."""
         return self.task.cancelling() > self.is_interrupted
 
     def take_off_cancellation(self) -> None:

@@ -15,8 +15,8 @@ class WorkerState(StrEnum):
     the handler; ``interrupted``: its handler was cancelled for poison and has not ended;
     ``parked``: it keeps its lane and waits for the next attempt or a dead letter, without a place;
     ``returning``: that wait is over, and it waits for a place; ``abandoned``: its handler still
-    runs, and nobody waits for the worker; ``abandoned and interrupted``: both; ``abandoned and
-    parked``: nobody waits for it, and no handler runs; ``ended``: its task is over.
+    runs, and the worker is not waited for; ``abandoned and interrupted``: both; ``abandoned and
+    parked``: it is not waited for, and no handler runs; ``ended``: its task is over.
     """
 
     IDLE = "idle"
@@ -60,8 +60,8 @@ WORKER_TRANSITIONS: dict[WorkerState, dict[str, WorkerState]] = {
 ``interrupt``: its handler was cancelled for poison and is expected to end; ``handler ended``: that
 handler has ended; ``park``: it waits for something that is no handler (the next attempt, a dead
 letter), and gives its place to another worker; ``return``: that wait is over, and every place is
-taken; ``resume``: it has a place again; ``abandon``: nobody waits for its handler any more, because
-its partition is gone or the handler ignores its cancellation."""
+taken; ``resume``: it has a place again; ``abandon``: its handler is not waited for any more,
+because its partition is gone or the handler ignores its cancellation."""
 
 WITH_PLACE = frozenset({_W.IDLE, _W.RUNNING, _W.INTERRUPTED})
 """Workers in these states have one of the channel's ``concurrency`` places."""
@@ -70,7 +70,7 @@ PARKED_WORKERS = frozenset({_W.PARKED, _W.RETURNING, _W.ABANDONED_PARKED})
 """Workers that hold a lane while no handler runs: there is nothing to cancel."""
 
 ABANDONED_WORKERS = frozenset({_W.ABANDONED, _W.ABANDONED_INTERRUPTED, _W.ABANDONED_PARKED})
-"""Workers that nobody waits for."""
+"""Workers that are not waited for."""
 
 INTERRUPTED_WORKERS = frozenset({_W.INTERRUPTED, _W.ABANDONED_INTERRUPTED})
 """Workers whose task counts one cancellation of ours."""

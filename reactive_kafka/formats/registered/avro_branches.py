@@ -1,7 +1,7 @@
 """Reads each branch of an Avro union into the class of the branch's name. Pure.
 
 Two records may have the same fields, or one may have all fields of the other. So the fields do not
-say what a record is. The data says which branch it was written as, and a class stands for the
+say what a record is. The data says which branch it was written as, and a class means the
 record of its name. Only if no class has the name of a record of the union, the fields decide, as
 they do in JSON.
 

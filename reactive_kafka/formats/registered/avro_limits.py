@@ -61,12 +61,12 @@ def is_deep(value: Any) -> bool:
 
 
 def _contains_outer_type(schema: Any, named: Types, outer: frozenset[str], done: set[str]) -> bool:
-    """Return whether a schema refers to one of the types that it stands in.
+    """Return whether a schema refers to one of the types that contain it.
 
     Args:
         schema: The schema.
         named: All named types.
-        outer: The names of the types that it stands in.
+        outer: The names of the types that contain it.
         done: The names of the types that were found not to be recursive.
     """
     if isinstance(schema, str):

@@ -41,7 +41,7 @@ def _union_misfit(schema: AvroSchema, union: list[Any], plain: Any, where: str) 
     reasons = [
         _misfit(schema, branch, plain, where) for branch in union if type_of(branch) != "null"
     ]
-    # With several branches nobody knows which of them was meant.
+    # With several branches it is not known which of them was meant.
     return reasons[0] if len(reasons) == 1 else None
 
 

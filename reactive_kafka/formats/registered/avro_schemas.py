@@ -243,7 +243,7 @@ def logical_reader(kind: Any) -> Callable[[Any], Any] | None:
 def with_default_values(schema: AvroSchema) -> Any:
     """Return the record for fastavro to write with, whose defaults are Python values.
 
-    Fastavro writes the default of a missing field as it stands in the JSON, where bytes are text
+    Fastavro writes the default of a missing field as it is in the JSON, where bytes are text
     and times are numbers. A default that does not match its type is left out: its field must not be
     missing.
     """

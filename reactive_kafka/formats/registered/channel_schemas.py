@@ -52,7 +52,7 @@ class SchemaMissing(SchemaAwayError):
         return self.schemas.requester.request(self.schemas, self.ask)
 
     def ask_for_it(self) -> None:
-        """Have the answer fetched for a later call. Nobody waits for it."""
+        """Have the answer fetched for a later call, and do not wait for it."""
         if self.schemas.requester is not None:
             self.schemas.requester.want(self.schemas, self.ask)
 

@@ -277,7 +277,7 @@ def _choices(descriptor: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _is_null(field: Any, plain: Mapping[str, Any]) -> bool:
-    """Return whether None stands for the null of a ``Value``, and not for an absent field.
+    """Return whether None means the null of a ``Value``, and not an absent field.
 
     In a ``oneof`` it is the null only if no other field is given.
     """

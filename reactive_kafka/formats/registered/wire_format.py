@@ -1,7 +1,7 @@
 """How a record names the schema that it was written with. Pure.
 
-The name stands before the data, or in a header. It is a zero and the schema's id in four bytes, or
-a one and the schema's GUID.
+The name is written before the data, or in a header. It is a zero and the schema's id in four bytes,
+or a one and the schema's GUID.
 
 Source: Confluent's wire format.
 """

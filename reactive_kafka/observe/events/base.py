@@ -119,7 +119,7 @@ def checked(observer: Observer) -> Observer:
     on = getattr(observer, "on", None)
     if callable(on) and not inspect.iscoroutinefunction(on):
         return observer
-    problem = "an async `on`, which nobody would await" if callable(on) else "no method `on`"
+    problem = "an async `on`, which is never awaited" if callable(on) else "no method `on`"
     raise ConfigError(
         f"the observer {observer!r} has {problem}: write `def on(self, event: Event) -> None`"
     )

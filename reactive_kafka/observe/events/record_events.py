@@ -45,7 +45,7 @@ class RecordPoisoned(PartitionEvent):
     # Records received behind it and not settled.
     waiting: int
     on_poison: str
-    # The handler has returned, and nobody has called ack() or nack().
+    # The handler has returned, and neither ack() nor nack() was called.
     is_forgotten: bool = False
 
     def text(self) -> str:

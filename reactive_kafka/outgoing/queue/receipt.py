@@ -52,7 +52,7 @@ class Receipt:
             self.report(error)
 
     def void(self) -> None:
-        """Drop the records that still wait: nobody needs them any more."""
+        """Drop the records that still wait: they are not needed any more."""
         self.is_over = True
 
 

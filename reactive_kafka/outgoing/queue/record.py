@@ -21,8 +21,9 @@ class QueuedRecord:
     """One record in a queue; it reports its outcome once, by ``written`` or ``fail``.
 
     The queue, the batch and the caller share this one object, because a further object would cost a
-    tenth of the time that a record takes in all. That is also why it has no ``__init__``: whoever
-    creates one sets its fields, which are those of :class:`~reactive_kafka.records.RecordBytes`.
+    tenth of the time that a record takes in all. That is also why it has no ``__init__``: the code
+    that creates one sets its fields, which are those of
+    :class:`~reactive_kafka.records.RecordBytes`.
     """
 
     __slots__ = ("headers", "key", "timestamp_ms", "value")
@@ -34,7 +35,7 @@ class QueuedRecord:
 
     @property
     def is_over(self) -> bool:
-        """True once it has reported, or nobody needs it: it is dropped unless already sent."""
+        """True once it has reported, or is not needed: it is dropped unless already sent."""
         raise NotImplementedError
 
     def written(self, at: TopicPartition, offset: int) -> None:

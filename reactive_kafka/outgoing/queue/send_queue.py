@@ -53,8 +53,8 @@ class PartitionQueue:
     def next_batch(self) -> list[QueuedRecord]:
         """Return the records to write next; empty when nothing waits.
 
-        Records that were taken before and are not confirmed come first. Those that nobody needs any
-        more are dropped.
+        Records that were taken before and are not confirmed come first. Those that are not needed
+        any more are dropped.
         """
         # Also when nothing waits, or the last batch is repeated: while this partition is being
         # written, records without a key collect in another one.
@@ -145,7 +145,7 @@ class SendQueue:
         key_hash: Hash of a key; its remainder by the number of partitions is the partition.
         released: Called when records have left.
         partitioner: The user's choice of partitions.
-        begin: Called when :meth:`accept` has put a record into a partition that nobody writes.
+        begin: Called when :meth:`accept` has put a record into a partition that no task writes.
         lingers: Call *begin* for each record: it may be the one that fills a batch.
     """
 

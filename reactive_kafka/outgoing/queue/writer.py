@@ -297,7 +297,7 @@ class Writer:
             self._lingering[queue.partition].set()
 
     async def _find(self, topic: str) -> None:
-        """Look up the partitions of a topic until they are known, or nobody waits for them."""
+        """Look up the partitions of a topic until they are known, or no record waits for them."""
         waits = Waits(BACKOFF)
         try:
             while records := self._queue.awaiting_partitions(topic):
@@ -381,7 +381,7 @@ class Writer:
         while self._callers and self._queue.room > 0:
             turn, _ = self._callers.popitem(last=False)
             if not turn.done():
-                # Count the record of this caller now, so that nobody takes its place.
+                # Count the record of this caller now, so that no other takes its place.
                 self._queue.enter()
                 turn.set_result(None)
         self._left.set()

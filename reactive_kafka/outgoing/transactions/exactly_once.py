@@ -182,7 +182,7 @@ class ExactlyOnce(NoHook):
                 done.set_result(None)
             else:
                 done.set_exception(failed)
-                # If the call was cancelled nobody looks at the error, and asyncio would log that.
+                # If the call was cancelled the error is not looked at, which asyncio would log.
                 done.exception()
 
         if self._spawn(work, f"transaction of {self._name}") is None:

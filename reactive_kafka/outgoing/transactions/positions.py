@@ -258,7 +258,7 @@ class TransactionPositions:
     ) -> bool:
         """Find out whether a transaction whose commit was not answered is committed.
 
-        False also if all its partitions were lost, so that nobody needs to know.
+        False also if all its partitions were lost: then the answer is not needed.
         """
         waits = Waits(BACKOFF)
         while not all(records.tracker.is_closed for records in partitions):

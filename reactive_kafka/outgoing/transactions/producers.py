@@ -143,7 +143,7 @@ class TransactionalProducers:
             self.give_back(producer)
 
     async def check(self) -> None:
-        """As :meth:`Producer.check`; asks nobody before the first producer exists."""
+        """As :meth:`Producer.check`; does nothing before the first producer exists."""
         if self._all:
             await self._all[0].client.check()
 

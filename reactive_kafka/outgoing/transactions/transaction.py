@@ -235,7 +235,7 @@ class Transaction:
         """Commit the transaction.
 
         Raises:
-            OutcomeUnknownError: Nobody knows whether it is committed: see :meth:`settle_doubt`.
+            OutcomeUnknownError: It may or may not be committed: see :meth:`settle_doubt`.
         """
         if not (self._is_begun or self._has_failed):
             return

@@ -111,7 +111,8 @@ class TransactionalLetters:
                         await self._write_due(tracker, due)
                         waits = Waits(BACKOFF)
                     except BrokerError as error:
-                        # A refused letter is the business of whoever waits for it in write().
+                        # A refused letter is the business of the caller that waits for it in
+                        # write().
                         if not isinstance(error.__cause__, RejectedRecordError):
                             self._aborted(error)
                             # Readiness reports a letter that is not written for some time.

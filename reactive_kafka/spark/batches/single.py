@@ -27,7 +27,7 @@ class SingleObject:
     """Makes SQL expressions that read one JSON object. Each instance has its own end marker."""
 
     def __init__(self) -> None:
-        # Random, so that nobody can write it into a record.
+        # Random, so that no record can contain it.
         self._end = secrets.token_hex(16)
 
     def parsed(self, text: str, struct: Struct) -> str:

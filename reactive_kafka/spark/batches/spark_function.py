@@ -164,7 +164,7 @@ class Payload:
         texts = [
             "the record has no value (a tombstone)",
             f"no {kind}, or a field of another type",
-            "a CloudEvent in structured mode, whose data stands in an envelope: the columns are"
+            "a CloudEvent in structured mode, whose data is in an envelope: the columns are"
             " read from the value (binary mode has the data there; value_deserializer ="
             ' "cloudevents" reads both, and cloud_events = false takes the envelope for it)',
             "the event has no data",

@@ -175,7 +175,7 @@ class RunSettler:
         if self._stop.done() or tracker.is_closed:
             return
         if data_loss is not None and run.first in left:
-            # One dead letter stands for all lost records. It has the offset of the range's first
+            # One dead letter reports all lost records. It has the offset of the range's first
             # record, and no content.
             left.discard(run.first)
             empty = ColumnRecord(run.planned.start, None, None, None, ())

@@ -95,7 +95,7 @@ class DriverSession:
         """Ask whether the context lives and has executors. It takes 2 ms."""
         java_context = self._context._jsc
         if java_context is None:
-            return "somebody stopped the Spark session"
+            return "the Spark session was stopped"
         context = java_context.sc()
         if context.isStopped():
             self._has_stopped = True

@@ -145,7 +145,7 @@ def _text_of(planned: PlannedRange, before: PlannedRange | None) -> str:
 def decode(text: str, position: int) -> Metadata:
     """Read what was stored with a position of the group.
 
-    No text is an error: whoever can commit may write there.
+    No text is an error: every client that can commit may write there.
     """
     header = _HEADER.match(text)
     if header is None:
@@ -214,7 +214,7 @@ def _plans(text: str, position: int) -> Plans | None:
     try:
         check_plans(found)
     except ValueError:
-        # Somebody else wrote it. The records are cut as without a plan.
+        # Another client wrote it. The records are cut as without a plan.
         return None
     if found and found[0].start < position:
         return None

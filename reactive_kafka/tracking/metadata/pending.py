@@ -131,7 +131,7 @@ class OffsetMetadata:
         self.lost_plans = False
 
     def starts(self, tracker: OffsetTracker, old: OffsetTracker | None) -> None:
-        """The partition is read from another place; a string that waits goes on waiting.
+        """The partition is read from another place; a string that waits keeps waiting.
 
         Args:
             old: The tracker of the place before.
@@ -164,7 +164,7 @@ class OffsetMetadata:
         self.topic_id = topic_id
 
     def retained(self, tracker: OffsetTracker) -> None:
-        """The partition goes on where it stood."""
+        """The partition continues where it was."""
         if self.early is not None:
             tracker.texts.store(self.early)
             self.early = None

@@ -189,7 +189,9 @@ async def test_the_reason_is_told_also_where_the_client_logs_nothing(make: Make)
         error = await failing_start(make(KafkaConnector(f"127.0.0.1:{port}"), {}))
     finally:
         log.setLevel(before)
-    assert f"(127.0.0.1:{port}: nobody listens there ([Errno 111] Connect call failed" in str(error)
+    assert f"(127.0.0.1:{port}: nothing listens there ([Errno 111] Connect call failed" in str(
+        error
+    )
 
 
 @BOTH

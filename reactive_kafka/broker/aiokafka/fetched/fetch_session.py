@@ -36,7 +36,7 @@ class FetchSession:
 
     The broker remembers, for each partition, what was asked for last and what it answered. It
     leaves partitions out of an answer if they have no records, no error, and the same beginning and
-    end of the log. So an answer that nobody has read may have had an end that is never repeated.
+    end of the log. So an answer that was not read may have had an end that is never repeated.
     After a lost answer, as after an error, the next fetch is therefore a full one. It names the old
     session, which closes it: a broker has room for few.
     """

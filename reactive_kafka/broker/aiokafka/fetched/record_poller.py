@@ -185,8 +185,8 @@ class RecordPoller:
         """Have a thread decompress a large batch. Other partitions are read meanwhile.
 
         One batch at a time, because each may need as much memory as a batch may have. The thread is
-        never cancelled: it takes less than a second, and nobody waits for a batch that a seek or a
-        rebalance made useless.
+        never cancelled: it takes less than a second, and no poll waits for a batch that a seek or
+        a rebalance made useless.
         """
 
         def finish(done: Future[memoryview]) -> None:
@@ -240,7 +240,7 @@ class RecordPoller:
         # The end of the log is never before next_offset, whatever the broker says. A broker looks
         # up the end before it reads, so records may have been written in between. An old broker
         # knows no stable end, and the embedded one tracks none and answers -1. Then the lag is 0
-        # until somebody asks for the end.
+        # until the end is asked for.
         end = self._owned.end_of(state)
         if end is None or end < next_offset:
             end = next_offset
@@ -260,7 +260,9 @@ def has_expected_internals(client: Any) -> bool:
     asked = ("_fetch_max_bytes", "_fetch_max_wait_ms", "_subscriptions", "_client_rack")
     read = (PartitionRecords, ("_consume_aborted_up_to", "_contains_abort_marker"))
     result = FetchResult(None, assignment=None, partition_records=None, backoff=0)
-    held = [(one, ("_created", "_backoff")) for one in (result, FetchError(error=None, backoff=0))]
+    held = [
+        (kind, ("_created", "_backoff")) for kind in (result, FetchError(error=None, backoff=0))
+    ]
     expected = [(client._fetcher, (*names, *asked)), read, *held]
     return all(hasattr(where, name) for where, names in expected for name in names)
 
