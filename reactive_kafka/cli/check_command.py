@@ -135,7 +135,7 @@ def _missing(app: App) -> list[str]:
     """Return what the application would not find when it connects."""
     import asyncio
 
-    from reactive_kafka.cli.connection_check import missing_parts
+    from reactive_kafka.cli.connect_report import missing_parts
 
     return asyncio.run(missing_parts(app.settings))
 
