@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from reactive_kafka.app import App
 from reactive_kafka.cli import options
 from reactive_kafka.cli.app_loading import load_app
 from reactive_kafka.cli.console_text import counted
-from reactive_kafka.cli.errors import WrongUsage
+from reactive_kafka.cli.effective_settings import EffectiveSetting, effective_settings
+from reactive_kafka.cli.errors import CommandFailed, WrongUsage
+from reactive_kafka.config import keys
+from reactive_kafka.config.collect import Collected, Setting
 from reactive_kafka.config.dump import dump, spark_table
 from reactive_kafka.config.load import toml_of_quarkus
 from reactive_kafka.config.settings import IncomingSettings, Settings
+from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats.payload_type import name_of
 from reactive_kafka.handlers.signature import Shape, name_of_handler
 from reactive_kafka.planning.channel_plans import AppPlan, HandlerPlan, IncomingPlan
@@ -45,53 +51,254 @@ FOR_HANDLERS = (
 )
 @options.app_dir
 @click.option("--strict", is_flag=True, help="Exit with 2 for warnings, too.")
+@click.option("--all", "show_all", is_flag=True, help="Print settings with their default, too.")
+@click.option(
+    "--sources",
+    is_flag=True,
+    help="Print where each setting comes from: file and line, environment variable, code.",
+)
+@click.option(
+    "--connect",
+    is_flag=True,
+    help="Also ask the brokers, the schema registry and the checkpoint stores. Exits with 1 if "
+    "one of them, or a topic, is missing. Takes at most 10 seconds.",
+)
+@options.as_json("Print one JSON object, with all settings and their sources.")
 def check(
     target: str | None,
     config: tuple[Path, ...] | None,
     from_quarkus: Path | None,
     app_dir: Path,
     strict: bool,
+    show_all: bool,
+    sources: bool,
+    connect: bool,
+    as_json: bool,
 ) -> None:
     """Check an application's configuration and handlers, without connecting.
 
-    Prints each channel with its handler and its effective settings, and each source; secrets are
-    masked. If anything is wrong, prints every problem with file and line, and exits with 2.
-    Settings that have no effect, or are probably not meant, are warnings.
+    Prints each channel with its handler and the settings that differ from their defaults, and each
+    source; secrets are masked. If anything is wrong, prints every problem with file and line, and
+    exits with 2. Settings that have no effect, or are probably not meant, are warnings.
 
     \b
     Examples:
       reactive-kafka check billing:app
       reactive-kafka check billing:app --config prod.toml --strict
+      reactive-kafka check billing:app --all --sources
+      reactive-kafka check billing:app --connect
       reactive-kafka check --from-quarkus application.properties > reactive-kafka.toml
     """
     if from_quarkus is not None:
         if target is not None or config is not None:
             raise click.UsageError("--from-quarkus cannot be combined with MODULE:APP and --config")
+        if as_json or connect or sources or show_all:
+            raise click.UsageError(
+                "--from-quarkus cannot be combined with --all, --sources, --connect and --json"
+            )
         text, warnings = toml_of_quarkus(from_quarkus, os.environ)
         click.echo(text, nl=False)
         _refuse_warnings(len(warnings) if strict else 0)
         return
     if target is None:
         raise click.UsageError("Missing argument 'MODULE:APP'.")
-    app = load_app(target, app_dir)
-    settings = app.configure(config)
-    spec = app.plan
-    click.echo(f"configuration  {settings.source}")
-    for warning in settings.warnings:
-        click.echo(f"warning        {warning}")
-    click.echo("\n".join(_report(_tables(settings, spec), spec)))
-    app_warnings = [*spec.warnings]
-    if app.declared.warning:
-        app_warnings.append(app.declared.warning)
-    for warning in app_warnings:
-        click.echo(f"\nwarning: {warning}")
-    _refuse_warnings(len(settings.warnings) + len(app_warnings) if strict else 0)
-    counts = [f"{len(spec.incoming)} incoming", f"{len(spec.outgoing)} outgoing"]
-    if spec.sources:
-        counts.append(counted(len(spec.sources), "source"))
-    if spec.memory:
-        counts.append(f"{len(spec.memory)} memory")
-    click.echo(f"\n{target} is fine: {', '.join(counts)}")
+    try:
+        app = load_app(target, app_dir)
+        app.configure(config)
+    except (ConfigError, WrongUsage) as error:
+        if as_json:
+            found = error.problems if isinstance(error, ConfigError) else (error.message,)
+            click.echo(json.dumps({"target": target, "problems": list(found)}, indent=2))
+            raise SystemExit(2) from None
+        raise
+    checked = CheckedApp.of(app)
+    missing = _missing(app) if connect else []
+    if as_json:
+        click.echo(json.dumps({"target": target, **checked.to_json(missing)}, indent=2))
+    else:
+        click.echo("\n".join(checked.report(show_all=show_all, sources=sources)))
+    if missing:
+        if as_json:
+            raise SystemExit(1)
+        lines = "\n".join(f"  - {line}" for line in missing)
+        raise CommandFailed(
+            f"{counted(len(missing), 'problem')} with what it connects to:\n{lines}"
+        )
+    if strict and as_json and checked.warnings:
+        raise SystemExit(2)
+    _refuse_warnings(len(checked.warnings) if strict else 0)
+    if not as_json:
+        click.echo(f"\n{target} is fine: {checked.counts()}")
+
+
+def _missing(app: App) -> list[str]:
+    """Return what the application would not find when it connects."""
+    import asyncio
+
+    from reactive_kafka.cli.connect_report import missing_parts
+
+    return asyncio.run(missing_parts(app.settings))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedApp:
+    """An application that can be started, as ``check`` shows it."""
+
+    settings: Settings
+    plan: AppPlan
+    tables: Mapping[str, Any]
+    given: Collected
+    app_warnings: tuple[str, ...]
+
+    @classmethod
+    def of(cls, app: App) -> CheckedApp:
+        """Return what is shown of an application that has been configured."""
+        app_warnings = list(app.plan.warnings)
+        if app.declared.warning:
+            app_warnings.append(app.declared.warning)
+        # configure() has set it.
+        assert app._reading is not None  # noqa: S101
+        tables = _tables(app.settings, app.plan)
+        return cls(app.settings, app.plan, tables, app._reading.given, tuple(app_warnings))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """All warnings, those of the configuration first."""
+        return (*self.settings.warnings, *self.app_warnings)
+
+    def counts(self) -> str:
+        """Return how many channels of each kind it has."""
+        plan = self.plan
+        found = [f"{len(plan.incoming)} incoming", f"{len(plan.outgoing)} outgoing"]
+        if plan.sources:
+            found.append(counted(len(plan.sources), "source"))
+        if plan.memory:
+            found.append(f"{len(plan.memory)} memory")
+        return ", ".join(found)
+
+    def channel(self, kind: str, name: str) -> list[EffectiveSetting]:
+        """Return the settings of a channel."""
+        own = self.given.channels[kind].get(name)
+        nearest: Mapping[str, Setting] = own.settings if own is not None else {}
+        inherited = self.given.plain["kafka"].settings if kind != "memory" else {}
+        section = keys.CHANNEL_SECTIONS[kind]
+        return list(effective_settings(section, self.tables[kind][name], nearest, inherited))
+
+    def of_section(self, name: str) -> list[EffectiveSetting]:
+        """Return the settings of a table that is no channel's."""
+        if name not in self.tables:
+            return []
+        written = self.given.plain[name].settings
+        section = keys.PLAIN_SECTIONS[name]
+        return list(effective_settings(section, self.tables[name], written))
+
+    def to_json(self, missing: Sequence[str]) -> dict[str, Any]:
+        """Return everything, with all defaults."""
+        plan = self.plan
+        handlers = {
+            "incoming": {
+                name: [line.partition(" = ")[2] for line in _consumers(channel)]
+                for name, channel in plan.incoming.items()
+            },
+            "memory": {
+                name: [line.partition(" = ")[2] for line in _handlers(channel.handlers)]
+                for name, channel in plan.memory.items()
+            },
+        }
+        channels: dict[str, Any] = {}
+        for kind, planned in (
+            ("incoming", plan.incoming),
+            ("outgoing", plan.outgoing),
+            ("memory", plan.memory),
+        ):
+            channels[kind] = {}
+            for name in planned:
+                shown: dict[str, Any] = {"settings": _as_json(self.channel(kind, name))}
+                if kind in handlers:
+                    shown["handlers"] = handlers[kind][name]
+                if kind != "incoming":
+                    shown["from"] = _senders(name, plan)
+                channels[kind][name] = shown
+        sections = ("kafka", "http", "spark", "schema_registry", "tracing")
+        return {
+            "configuration": self.settings.source,
+            **{name: _as_json(self.of_section(name)) for name in sections if name in self.tables},
+            "channels": channels,
+            "sources": {source.name: list(source.outgoing) for source in plan.sources},
+            "warnings": list(self.warnings),
+            "problems": list(missing),
+        }
+
+    def report(self, *, show_all: bool, sources: bool) -> Iterator[str]:
+        """Yield the lines for a terminal."""
+        yield f"configuration  {self.settings.source}"
+        for warning in self.settings.warnings:
+            yield f"warning        {warning}"
+        yield from self._head(sources=sources)
+        yield from self._channels(show_all=show_all, sources=sources)
+        for warning in self.app_warnings:
+            yield f"\nwarning: {warning}"
+
+    def _head(self, *, sources: bool) -> Iterator[str]:
+        def source(section: str, *names: str) -> str:
+            if not sources:
+                return ""
+            found = {each.name: each.source for each in self.of_section(section)}
+            given = self.given.plain[section].settings
+            places = [found.get(name) or _source_of(name, given) for name in names]
+            return f"  # {', '.join(dict.fromkeys(places))}"
+
+        http = self.tables["http"]
+        spark = self.tables["spark"]
+        servers = self.tables["kafka"]["bootstrap_servers"]
+        yield f"brokers        {servers}{source('kafka', 'bootstrap_servers')}"
+        if http["enabled"]:
+            yield f"http           {http['host']}:{http['port']}{source('http', 'host', 'port')}"
+        else:
+            yield f"http           off{source('http', 'enabled')}"
+        if any(channel.spark is not None for channel in self.plan.incoming.values()):
+            yield f"spark          {spark.get('remote') or spark['master']}"
+
+    def _channels(self, *, show_all: bool, sources: bool) -> Iterator[str]:
+        tables = self.tables
+        plan = self.plan
+        servers = tables["kafka"]["bootstrap_servers"]
+
+        def settings(kind: str, name: str) -> Iterator[str]:
+            for setting in self.channel(kind, name):
+                if setting.name in COMMON or (setting.is_default and not show_all):
+                    continue
+                source = f"  # {setting.source}" if sources else ""
+                yield f"  {setting.name} = {_text(setting.value)}{source}"
+
+        for name, channel in plan.incoming.items():
+            table = tables["incoming"][name]
+            yield f"\nincoming {name}: {_what_is_read(table)}{_own_brokers(table, servers)}"
+            yield from _consumers(channel)
+            yield from settings("incoming", name)
+        for declared in plan.sources:
+            targets = ", ".join(declared.outgoing)
+            yield f"\nsource {declared.name}: sends what it yields to {targets}"
+        for name in plan.outgoing:
+            table = tables["outgoing"][name]
+            yield f"\noutgoing {name}: topic {table['topic']}{_own_brokers(table, servers)}"
+            yield f"  from = {_senders(name, plan) or 'no handler or source'}"
+            yield from settings("outgoing", name)
+        for name, memory in plan.memory.items():
+            limit = tables["memory"][name]["max_in_flight"]
+            yield f"\nmemory {name}: at most {limit} values in flight"
+            yield f"  from = {_senders(name, plan) or 'app.emitter()'}"
+            yield from _handlers(memory.handlers)
+
+
+def _as_json(settings: Sequence[EffectiveSetting]) -> dict[str, Any]:
+    return {setting.name: setting.to_json() for setting in settings}
+
+
+def _source_of(name: str, given: Mapping[str, Setting]) -> str:
+    """Return the source of a setting that the dump shows elsewhere."""
+    setting = given.get(name)
+    return "default" if setting is None else str(setting.origin)
 
 
 def _tables(settings: Settings, spec: AppPlan) -> dict[str, Any]:
@@ -109,36 +316,6 @@ def _tables(settings: Settings, spec: AppPlan) -> dict[str, Any]:
 def _refuse_warnings(count: int) -> None:
     if count:
         raise WrongUsage(f"{counted(count, 'warning')}, and with --strict there must be none")
-
-
-def _report(tables: Mapping[str, Any], spec: AppPlan) -> Iterator[str]:
-    """Yield the lines that ``check`` prints about the settings."""
-    servers = tables["kafka"]["bootstrap_servers"]
-    http = tables["http"]
-    spark = tables["spark"]
-    yield f"brokers        {servers}"
-    if http["enabled"]:
-        yield f"http           {http['host']}:{http['port']}"
-    else:
-        yield "http           off"
-    if any(channel.spark is not None for channel in spec.incoming.values()):
-        yield f"spark          {spark.get('remote') or spark['master']}"
-    for name, channel in spec.incoming.items():
-        table = tables["incoming"][name]
-        yield f"\nincoming {name}: {_what_is_read(table)}{_own_brokers(table, servers)}"
-        yield from _consumers(channel)
-        yield from _settings(table)
-    for source in spec.sources:
-        yield f"\nsource {source.name}: sends what it yields to {', '.join(source.outgoing)}"
-    for name in spec.outgoing:
-        table = tables["outgoing"][name]
-        yield f"\noutgoing {name}: topic {table['topic']}{_own_brokers(table, servers)}"
-        yield f"  from = {_senders(name, spec) or 'no handler or source'}"
-        yield from _settings(table)
-    for name, memory in spec.memory.items():
-        yield f"\nmemory {name}: at most {tables['memory'][name]['max_in_flight']} values in flight"
-        yield f"  from = {_senders(name, spec) or 'app.emitter()'}"
-        yield from _handlers(memory.handlers)
 
 
 def _senders(channel: str, plan: AppPlan) -> str:
@@ -209,16 +386,6 @@ def _on_spark(spark: SparkFunction, settings: IncomingSettings) -> str:
         if spark.payload.show_corrupt:
             text += ", corrupt ones too"
     return text
-
-
-def _settings(table: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in table.items():
-        if key in COMMON:
-            continue
-        if isinstance(value, Mapping):
-            yield from (f"  {key}.{inner} = {_text(setting)}" for inner, setting in value.items())
-        else:
-            yield f"  {key} = {_text(value)}"
 
 
 def _text(value: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import http.client
 import json
 import ssl
@@ -33,7 +34,7 @@ from reactive_kafka.formats.registered.schema_questions import (
     SchemaKind,
     SchemaWithId,
 )
-from reactive_kafka.schemas.answers import MOST_TEXT, Refused, RegistryAway, answer_of
+from reactive_kafka.schemas.answers import MOST_TEXT, NotFound, Refused, RegistryAway, answer_of
 
 ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 MOST_BYTES = 16 * 1024 * 1024
@@ -162,6 +163,16 @@ class RestRegistry:
             return schema._replace(text=await to_thread.run_sync(compiled_text, schema))
         except FormatError as error:
             raise Refused(f"it is no Protobuf schema that protoc takes: {error}") from None
+
+    async def check_access(self) -> None:
+        """Ask for a schema that may exist or not, to learn whether the registry answers.
+
+        Raises:
+            RegistryAway: It cannot be reached, or refuses the credentials.
+            Refused: It refuses the request.
+        """
+        with contextlib.suppress(NotFound):
+            await self._get("/schemas/ids/1")
 
     async def _get(self, path: str) -> Any:
         return await self._ask(path, None)

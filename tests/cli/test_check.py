@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,7 @@ def test_it_prints_all_handlers_of_a_channel_in_the_order_in_which_they_are_aske
 def test_it_prints_each_channel_with_its_handler_and_settings_without_a_broker(
     folder: Path,
 ) -> None:
-    ended = cli("check", "shop:app", cwd=folder)
+    ended = cli("check", "shop:app", "--all", cwd=folder)
     assert (ended.code, ended.err) == (0, "")
     blocks = {block.splitlines()[0]: block.splitlines()[1:] for block in ended.out.split("\n\n")}
     orders = blocks["incoming orders: topic shop.orders, group shop"]
@@ -195,6 +196,78 @@ def test_it_shows_the_sources_and_who_yields_and_what_feeds_each_outgoing_channe
         "outgoing unfed: topic unfed": "  from = no handler or source",
     }
     assert ended.out.splitlines()[-1] == "shop:app is fine: 1 incoming, 4 outgoing, 2 sources"
+
+
+def test_without_all_it_prints_what_differs_from_the_defaults(folder: Path) -> None:
+    ended = cli("check", "shop:app", cwd=folder)
+    block = ended.out.split("\n\n")[1].splitlines()
+    assert block == [
+        "incoming orders: topic shop.orders, group shop",
+        "  handler = shop.invoice(Message[Order]), on the event loop, sends to invoices",
+        "  commit_interval = 3s",
+        "  ack = manual",
+        "  sasl_mechanism = PLAIN",
+        "  sasl_plain_password = ***",
+        "  sasl_plain_username = shop",
+        "  security_protocol = SASL_SSL",
+    ]
+
+
+def test_sources_are_lines_variables_decorators_and_defaults(folder: Path) -> None:
+    env = {"REACTIVE_KAFKA__INCOMING__ORDERS__REVOKE_GRACE": "7s"}
+    ended = cli("check", "shop:app", "--sources", "--all", cwd=folder, env=env)
+    block = ended.out.split("\n\n")[1].splitlines()
+    variable = "environment variable REACTIVE_KAFKA__INCOMING__ORDERS__REVOKE_GRACE"
+    assert {
+        "  commit_interval = 3s  # reactive-kafka.toml:11",
+        # Of [kafka].
+        "  sasl_mechanism = PLAIN  # reactive-kafka.toml:5",
+        "  ack = manual  # derived",
+        "  ordering = partition  # default",
+        f"  revoke_grace = 7s  # {variable}",
+    } <= set(block)
+    assert "brokers        kafka:9092  # reactive-kafka.toml:2" in ended.out
+
+
+def test_json_has_channels_handlers_settings_with_sources_and_warnings(folder: Path) -> None:
+    ended = cli("check", "shop:app", "--json", cwd=folder)
+    assert (ended.code, ended.err) == (0, "")
+    found = json.loads(ended.out)
+    orders = found["channels"]["incoming"]["orders"]
+    assert orders["settings"]["commit_interval"] == {
+        "value": "3s",
+        "source": "reactive-kafka.toml:11",
+        "default": False,
+    }
+    assert orders["settings"]["topics"]["value"] == ["shop.orders"]
+    assert orders["settings"]["ordering"]["default"] is True
+    assert orders["handlers"] == [
+        "shop.invoice(Message[Order]), on the event loop, sends to invoices"
+    ]
+    assert found["channels"]["outgoing"]["invoices"]["from"] == "shop.invoice"
+    assert found["warnings"] == found["problems"] == []
+    assert "hunter2" not in ended.out
+
+
+def test_json_has_the_problems_of_a_wrong_configuration_too(folder: Path) -> None:
+    wrong = CONFIG.replace("commit_interval", "comit_interval") + "[http]\nport = 70000\n"
+    (folder / "bad.toml").write_text(wrong)
+    ended = cli("check", "shop:app", "--config", "bad.toml", "--json", cwd=folder)
+    assert ended.code == 2
+    problems = json.loads(ended.out)["problems"]
+    assert ["comit_interval" in problems[0], "70000" in problems[1]] == [True, True]
+
+
+def test_json_has_warnings_and_strict_counts_them(folder: Path) -> None:
+    unused = CONFIG.replace(
+        "[incoming.orders]", '[incoming.orders]\ndead_letter_queue = { topic = "letters" }'
+    )
+    (folder / "unused.toml").write_text(unused)
+    options = ("--config", "unused.toml", "--json")
+    ended = cli("check", "shop:app", *options, cwd=folder)
+    (warning,) = json.loads(ended.out)["warnings"]
+    assert "has no effect" in warning
+    assert cli("check", "shop:app", *options, "--strict", cwd=folder).code == 2
 
 
 def test_secrets_are_masked(folder: Path) -> None:
@@ -339,7 +412,7 @@ def test_it_names_where_spark_is_and_mode_pool_and_payload_of_each_spark_functio
 ) -> None:
     (tmp_path / "shop.py").write_text(SPARK_SHOP)
     (tmp_path / "reactive-kafka.toml").write_text(SPARK_CONFIG)
-    ended = cli("check", "shop:app", cwd=tmp_path)
+    ended = cli("check", "shop:app", "--all", cwd=tmp_path)
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert "spark          sc://spark:15002/;token=***" in lines
