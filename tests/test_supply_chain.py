@@ -103,6 +103,33 @@ def test_setup_installs_nothing_beside_the_lock() -> None:
     assert ["--editable ." in line for line in ourselves] == [True]
 
 
+def test_the_demo_installs_its_own_lock_and_nothing_else_where_setup_was_not_run(
+    tmp_path: Path,
+) -> None:
+    def would_run(*variables: str) -> list[str]:
+        said = subprocess.run(
+            ["make", "--dry-run", "demo", *variables],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.replace("\\\n", " ")
+        return said.splitlines()
+
+    small = tmp_path / "small"
+    lines = would_run(f"VENV={tmp_path / 'missing'}", f"DEMO_VENV={small}")
+    (install,) = [line for line in lines if "pip install" in line]
+    assert install.endswith("--require-hashes --no-deps --requirement scripts/demo.txt")
+    assert lines[-1] == f"{small}/bin/python -m reactive_kafka demo"
+
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / ".ready").touch()
+    lines = would_run(f"VENV={full}", f"DEMO_VENV={small}")
+    assert lines[-1] == f"{full}/bin/python -m reactive_kafka demo"
+    assert not any("demo.txt" in line for line in lines)
+
+
 def test_one_package_is_taken_out_of_the_lock_with_its_hashes() -> None:
     said = subprocess.run(
         [ROOT / "scripts/lock-of.sh", "pip"], capture_output=True, text=True, check=True

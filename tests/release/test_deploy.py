@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import yaml
 
 from reactive_kafka import App
 from reactive_kafka.broker.jars import KAFKA_VERSION
+from reactive_kafka.cli.commands import commands
 from reactive_kafka.config import keys
 from reactive_kafka.runtime.signals import CLOSING_S
 from tests.release.pythons import TOOLS, run
@@ -151,6 +153,30 @@ class TestTheyAgreeWithTheDefaults:
         assert f"USER {user}:{user}\n" in DOCKERFILE.read_text()
         assert COMPOSE["services"]["hello"]["read_only"] is True
         assert "DynamicUser=yes\n" in UNIT.read_text()
+
+    def test_the_commands_and_their_options_exist(self) -> None:
+        (of_image,) = re.findall(r"^CMD (\[.+\])$", DOCKERFILE.read_text(), re.MULTILINE)
+        (of_unit,) = re.findall(r"^ExecStart=\S+/(.+)$", UNIT.read_text(), re.MULTILINE)
+        top = commands.make_context("reactive-kafka", [], resilient_parsing=True)
+        for words in (json.loads(of_image), of_unit.split(), container()["args"]):
+            assert words[:3] == ["reactive-kafka", "run", "hello:app"]
+            command = commands.get_command(top, "run")
+            assert command is not None
+            known = {option for parameter in command.params for option in parameter.opts}
+            used = {word.partition("=")[0] for word in words if word.startswith("--")}
+            assert used - known == set()
+            assert "--exit-on-failure" in used
+
+    def test_variables_of_the_image_and_of_compose_are_settings(self) -> None:
+        variables = dict(re.findall(r"(REACTIVE_KAFKA__\w+)=(\S+)", DOCKERFILE.read_text()))
+        variables |= COMPOSE["services"]["hello"]["environment"]
+        said = run(
+            *(TOOLS / "python", "-m", "reactive_kafka", "check", "hello:app"),
+            cwd=ROOT / "examples/hello",
+            env={**variables, "PYTHONPATH": str(ROOT)},
+        )
+        assert "kafka:19092" in said
+        assert "0.0.0.0" in said
 
     def test_compose_runs_the_kafka_that_the_tests_run(self) -> None:
         images = {service.get("image") for service in COMPOSE["services"].values()}

@@ -70,6 +70,11 @@ def test_all_addresses_of_the_project_are_one_repository_and_its_pages() -> None
     assert [url for url in urls.values() if not url.startswith(SOURCE)] == []
     replaced = re.findall(r"https://[\w.]+/[\w-]+/[\w-]+", _build_settings())
     assert set(replaced) == {SOURCE}
+    # The settings of the site, where this tree has them.
+    files = [file for file in (ROOT / "mkdocs.yml", *ROOT.glob("docs_tools/*.py")) if file.exists()]
+    text = "".join(file.read_text() for file in files)
+    assert set(re.findall(r"https://github\.com/[\w-]+/[\w-]+", text)) <= {SOURCE}
+    assert set(re.findall(r"https://[\w-]+\.github\.io/[\w-]+/", text)) <= {pages}
 
 
 def _build_settings() -> str:
@@ -110,7 +115,16 @@ def test_the_source_distribution_has_the_files_of_the_checkout(dist: Dist) -> No
         names = {name.partition("/")[2] for name in archive.getnames()}
     single = ("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "SECURITY.md")
     assert set(single) - names == set()
-    folders = ("benchmarks", "deploy", "docs", "examples", "reactive_kafka", "scripts", "tests")
+    folders = (
+        "benchmarks",
+        "deploy",
+        "docs",
+        "docs_tools",
+        "examples",
+        "reactive_kafka",
+        "scripts",
+        "tests",
+    )
     kinds = (".py", ".md", ".toml", ".json", ".txt", ".sh", ".svg", ".yaml", ".proto", ".avsc")
     here = {
         str(file.relative_to(ROOT))
