@@ -6,6 +6,7 @@ build/docs is made from.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +18,8 @@ LOOK_EVERY_S = 1.0
 
 def main() -> int:
     """Serve until Ctrl-C. Returns the exit code of Zensical."""
+    # A signal ends the server, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     stage.write()
     config = str(stage.TARGET / "mkdocs.yml")
     server = subprocess.Popen([sys.executable, "-m", "zensical", "serve", "--config-file", config])
