@@ -29,11 +29,13 @@ from tests.pages import ROOT, page
 _STEP = re.compile(
     r"(?:^<!-- (file|terminal): (\S+) -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
-# These differ from run to run: times, durations, and the partition of a record without a key.
+# These differ from run to run: times, durations, the partition of a record without a key.
 _VARIES = (
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00"), "TIME"),
     (re.compile(r"\bin \d+\.\d+s\b"), "in SECONDS"),
     (re.compile(r"\b(orders|greetings|invoices)-\d+ (offset )?\d+"), r"\1-PARTITION OFFSET"),
+    # A topic that the broker creates after the group has joined is read from its beginning.
+    (re.compile(r"\breset to (latest|earliest)\b"), "reset to START"),
     (re.compile(r"[ \t]+"), " "),
 )
 
