@@ -98,21 +98,37 @@ def _refused_by_reason() -> dict[str, list[str]]:
 
 def quarkus_blocks() -> dict[str, str]:
     """Return block -> Markdown, for ``docs/quarkus.md``: the attributes of SmallRye's channels."""
-    head = ("attribute", "SmallRye's default", "here")
     blocks_by_name = {}
     for name, sides in (("both", BOTH_SIDES), ("incoming", INCOMING), ("outgoing", OUTGOING)):
-        rows = [_attribute(attribute) for attribute in ATTRIBUTES if attribute.sides == sides]
-        blocks_by_name[f"quarkus-{name}"] = _table(head, rows)
+        attributes = [attribute for attribute in ATTRIBUTES if attribute.sides == sides]
+        blocks_by_name[f"quarkus-{name}"] = _attributes(attributes)
     return blocks_by_name
 
 
-def _attribute(attribute: Attribute) -> tuple[str, str, str]:
-    names = ", ".join(f"`{name}`" for name in (attribute.name, *attribute.also))
-    # Markdown would take <channel> for HTML.
-    default = attribute.default.replace("<", "&lt;")
-    if attribute.is_refused:
-        return names, default, f"not supported: {attribute.instead}"
-    return names, default, attribute.ours
+def _attributes(attributes: Iterable[Attribute]) -> str:
+    """Return two tables: the attributes that have an equal here, and those that have none."""
+    supported: list[tuple[str, ...]] = []
+    refused: dict[str, list[str]] = {}
+    for attribute in attributes:
+        names = ", ".join(f"`{name}`" for name in (attribute.name, *attribute.also))
+        # Markdown would take <channel> for HTML.
+        default = attribute.default.replace("<", "&lt;")
+        if not attribute.is_refused:
+            supported.append((names, default, attribute.ours))
+            continue
+        if default:
+            default = f" ({default})"
+        refused.setdefault(attribute.instead, []).append(names + default)
+    return "\n\n".join(
+        (
+            _table(("attribute", "SmallRye's default", "here"), supported),
+            "Not supported, except with SmallRye's default in brackets:",
+            _table(
+                ("attribute", "instead"),
+                ((", ".join(names), instead) for instead, names in refused.items()),
+            ),
+        )
+    )
 
 
 def with_tables(page: str) -> str:

@@ -615,9 +615,7 @@ def test_an_outgoing_channel_says_what_it_takes(wrong: dict[str, Any]) -> None:
     assert next(iter(wrong)) in only_problem(outgoing(**wrong))
 
 
-POLLS = (
-    "records are polled as handlers take them, and a poll that fails is tried again until it works"
-)
+POLLS = "records are polled as handlers need them, and failing polls are repeated until they work"
 IN_RETRY = [
     f"retry.{key}" for key in ("max_attempts", "backoff", "max_backoff", "jitter", "never", "only")
 ]

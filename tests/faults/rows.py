@@ -2,7 +2,7 @@
 docstrings.
 
 A test claims rows with a line such as ``Row B4 of the faults.`` or ``Rows B1, B2 of the faults.``;
-``python -m tests.faults.rows docs/faults.md`` writes the table anew.
+``python -m tests.faults.rows docs/faults.md`` rewrites the tables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ID = re.compile(r"[A-Z]-?\d+")
 
 
 class Row(NamedTuple):
-    """One fault. ``fault`` says what happens, ``holds`` what must hold beside the invariants."""
+    """One fault. ``fault`` is what happens; ``holds`` must hold in addition to the invariants."""
 
     id: str
     fault: str
@@ -51,128 +51,128 @@ SECTIONS = {
 }
 
 _ROWS = """
-A1 | a partition's leader is killed | work goes on by itself, without a rebalance
-A2 | the group's coordinator is killed | the next commit goes to the new one, nothing is read again
-A3 | a leader is frozen for 2, 20, 90 s | no rebalance; its partitions go on with another leader
-A4 | the nodes are restarted cleanly in turn | nothing repeated, no rebalance
-A5 | the nodes are killed and started in turn | nothing lost
-A6 | all brokers are away for a minute | alive, not ready, no spin, no flood of logs; goes on afterwards
-A7 | the coordinator moves | the commit on its way is repeated in the same assignment only
-A8 | fewer replicas in sync than needed | reading goes on; what needs a dead letter stays unsettled until it is written
-A9 | an unclean election cuts the log off | a position beyond the end is noticed, counted, and decided by policy
-A10 | the controllers have no quorum | reading goes on; questions end at their deadlines
-A11 | each request answered with each error | what can pass is tried again; what cannot is told at once
+A1 | a partition's leader is killed | work continues without help and without a rebalance
+A2 | the group's coordinator is killed | the next commit goes to the new one; nothing is read again
+A3 | a leader is frozen for 2, 20, 90 s | no rebalance; its partitions continue with another leader
+A4 | the nodes are restarted cleanly in turn | nothing is repeated, no rebalance
+A5 | the nodes are killed and started in turn | nothing is lost
+A6 | all brokers are away for a minute | alive, not ready, no busy loop, few log lines; work continues afterwards
+A7 | the coordinator moves | a commit in flight is repeated in the same assignment only
+A8 | fewer replicas in sync than needed | reading continues; a record stays unsettled until its dead letter is written
+A9 | an unclean election truncates the log | a position beyond the end is noticed and counted, and the policy decides
+A10 | the controllers have no quorum | reading continues; requests end at their deadlines
+A11 | each request is answered with each error | temporary errors are retried; others are reported at once
 A12 | older and newer brokers | the same tests are green
-A13 | only commits are refused | the window fills, reading pauses, readiness says why; nothing is skipped
-A14 | an outage lasts longer than every limit | alive, not ready with the reason; nothing is lost or poison; heals
-B1 | cut, both ways, for 3, 15, 120 s | beyond the session the member stops, and nothing of its time is committed later
-B2 | replies cut | an unanswered commit may or may not have been stored; nothing is skipped
-B3 | requests cut | as B1
-B4 | cut from the coordinator only | the member starts nothing after its session, though it can read
-B5 | cut from one leader only | the partitions of the others are not disturbed; readiness names it
-B6 | connections reset again and again; refused | nothing lost, commits get through; no spin
+A13 | only commits are refused | the window fills, reading pauses, readiness gives the reason; nothing is skipped
+A14 | an outage lasts longer than every limit | alive, not ready with the reason; nothing is lost or becomes poison; it heals
+B1 | a network cut, both ways, for 3, 15, 120 s | the member stops when its session is over, and commits nothing of later
+B2 | replies are cut | an unanswered commit may or may not be stored; nothing is skipped
+B3 | requests are cut | as B1
+B4 | a cut from the coordinator only | the member starts nothing after its session, though it can read
+B5 | a cut from one leader only | partitions of the other leaders continue; readiness names it
+B6 | connections are refused, or reset again and again | nothing is lost, commits get through; no busy loop
 B7 | latency, up to more than the session | the member stays, or comes back
-B8 | little bandwidth; a zero window | heartbeats are not starved
-B9 | loss, half-open connections, flapping | noticed within the session
-B10 | a host that has no name, an address where nobody listens | the others are used
-C1 | members join and leave | graceful ones repeat nothing
-C2 | twenty members come at once | commits go on
-C3 | a member is killed in a batch | what is repeated is bounded
-C4 | a session ends while handlers run | late acks are dropped; no commit of the old assignment is taken
-C5 | a commit on its way during a rebalance | the assignment is looked at when it is sent; one at a time
-C6 | an ack after the revocation | ignored, answered with False, counted
-C7 | handlers slower than the grace | the rebalance goes on, the member stays
+B8 | little bandwidth; a zero window | heartbeats get through
+B9 | packet loss, half-open connections, flapping | noticed within the session
+B10 | a host name that does not resolve, an address where nothing listens | the other addresses are used
+C1 | members join and leave | members that leave properly repeat nothing
+C2 | twenty members join at once | commits continue
+C3 | a member is killed during a batch | few records are repeated, within a bound
+C4 | a session ends while handlers run | late acks are dropped; no commit of the old assignment is stored
+C5 | a commit is in flight during a rebalance | the assignment is checked when it is sent; one commit at a time
+C6 | an ack after the revocation | it has no effect, returns False, and is counted
+C7 | handlers are slower than the grace | the rebalance continues, the member stays
 C8 | a standby is idle for long, then the owner dies | the standby takes over
-C9 | one static name twice | noticed; one of them stops with a clear error
-C10 | a foreign application in the group | a foreign protocol is fatal and explained; foreign topics are never committed
-C11 | positions are reset or deleted under a running service | told; the next commit counts
-C12 | a topic gets more partitions | new ones are read from their beginning
-C13 | a new topic fits the pattern | as C12
-C14 | nothing is committed | never `latest` without a word
-D1 | SIGTERM, in every state | ends with 0 within its time
+C9 | one static name is used twice | noticed; one of them stops with a clear error
+C10 | a foreign application is in the group | a foreign protocol is fatal and explained; foreign topics are never committed
+C11 | positions are reset or deleted under a running service | reported; the next commit counts
+C12 | a topic gets more partitions | they are read from their beginning
+C13 | a new topic matches the pattern | as C12
+C14 | the group has no committed position | it never starts at `latest` silently
+D1 | SIGTERM, in every state | exit code 0, in time
 D2 | SIGINT, SIGHUP | as D1
-D3 | the event loop is blocked for 1, 15 s | measured, and told with the calls that it stood in; recovers
-D4 | a handler never returns | only its lane stands still; a stop still ends
-D5 | odd exceptions | never an ack
-D6 | a handler raises or swallows CancelledError | no ack; a timeout is told from a stop
-D7 | a message is never settled | the poison watch tells of it; no silent ack
+D3 | the event loop is blocked for 1, 15 s | measured, and reported with the calls that block it; recovers
+D4 | a handler never returns | only its lane waits; a stop still ends
+D5 | unusual exceptions | never an ack
+D6 | a handler raises or swallows CancelledError | no ack; a timeout is distinguished from a stop
+D7 | a message is never settled | the poison watch reports it; no silent ack
 D8 | slow handlers, fast producers | memory is bounded
 D9 | the memory limit kills the process | as C3
-D10 | no descriptors are left | told, no spin; heals
-D11 | a handler forks | the child neither commits nor beats
+D10 | the process runs out of descriptors | reported, no busy loop; heals
+D11 | a handler forks | the child neither commits nor sends heartbeats
 D12 | uvloop, debug mode, two members in one loop or two threads | the same results
-D13 | a start or stop half-way | no task, socket or thread is left
-D14 | the wall clock jumps | ages and intervals do not
-D15 | the process pauses | as D3
+D13 | a start or stop is interrupted | no task, socket or thread is left
+D14 | the wall clock jumps | ages and intervals are not affected
+D15 | the process is paused | as D3
 E1 | verdicts twice, in any order | the first counts
-E2 | verdicts from threads and other loops | in order, on the channel's loop
-E3 | verdicts after the end | no error, no effect
-E4 | acks in random order, the first missing | the position stays, the cost is flat, reading pauses
+E2 | verdicts come from threads and other loops | applied in order, on the channel's loop
+E3 | verdicts come after the end | no error, no effect
+E4 | acks in random order, the first one missing | the position stays, the cost stays flat, reading pauses
 E5 | forged messages | refused
-E6 | acks while a commit fails | nothing lost
-E7 | a part of a batch is acked | only that moves
+E6 | acks while a commit fails | nothing is lost
+E7 | a part of a batch is acked | only that part is settled
 E8 | each failure strategy | as documented
-F1 | gaps in the log, at its end too | positions move over them, the lag reaches 0
-F2 | aborted transactions | never handled where only what is committed is read
-F3 | a transaction that nobody ends | readers of what is committed wait, and readiness says so
-F4 | retention passes the position | what was lost is counted exactly
+F1 | gaps in the log, at its end too | positions pass them, and lag reaches 0
+F2 | aborted transactions | never handled with `read_committed`
+F3 | a transaction that never ends | readers of committed records wait, and readiness says so
+F4 | retention passes the position | the lost records are counted exactly
 F5 | records are deleted under a reader | as F4
-F6 | a topic is deleted and recreated | noticed; nothing is skipped in silence
-F7 | broken batches | other partitions go on; one error, no spin
+F6 | a topic is deleted and recreated | noticed; nothing is skipped silently
+F7 | broken batches | other partitions continue; one error, no busy loop
 F8 | bytes flipped on disk | as F7; the offset is named
-F9 | a record of 100 MB | delivered or told
-F10 | a decompression bomb | told, memory is bounded
-F11 | no key, no value, empty ones | handled
-F12 | odd headers | no crash
-F13 | values that cannot be read | the failure strategy, with the raw bytes
-F14 | odd timestamps | no crash
-F15 | one offset delivered twice | handled once
-F16 | one key or partition gets nearly everything | the others are not starved
-F17 | the schema registry is away, slow, wrong, or refuses | records wait, not begun; not ready, with the reason
-F18 | a schema that the registry lacks or refuses | once certain, the record cannot be decoded; later ones are asked for
+F9 | a record of 100 MB | delivered, or reported
+F10 | a decompression bomb | reported; memory is bounded
+F11 | missing and empty keys and values | handled
+F12 | unusual headers | no crash
+F13 | values that cannot be decoded | the failure strategy decides, with the raw bytes
+F14 | unusual timestamps | no crash
+F15 | one offset is delivered twice | handled once
+F16 | one key or partition gets nearly everything | the others make progress
+F17 | the schema registry is away, slow, wrong, or refuses | records wait before their handler starts; not ready, with the reason
+F18 | the registry lacks or refuses a schema | when that is certain, the record cannot be decoded; later records ask again
 G1 | a crash at each step of writing | the old state or the new one
 G2 | the disk is full | no commit beyond it, not ready; heals
 G3 | the disk is read-only, or broken | as G2
-G4 | the store is stopped, killed, slow | reading waits; no commit ahead of it
-G5 | states that are corrupt, foreign, too old or too new | refused, in words
-G6 | two owners write | the late one is refused
-G7 | state and position | together or not at all
-H-1 | the topic of dead letters is missing or forbidden | the record stays unsettled; not ready
-H-2 | a letter is too large | headers are cut, then it is told
-H-3 | the broker of the letters is away | written when it is back
-H-4 | a crash between letter and commit | at most a second letter, which can be recognised
-H-5 | letters are replayed again and again | their headers do not grow
-I1 | the driver is killed | another session; nothing lost
+G4 | the store is stopped, killed, slow | reading waits; no commit goes ahead of the store
+G5 | states are corrupt, foreign, too old or too new | refused with an explanation
+G6 | two owners write | the late write is refused
+G7 | state and position | both are stored, or neither
+H-1 | the dead-letter topic is missing or forbidden | the record stays unsettled; not ready
+H-2 | a dead letter is too large | headers are shortened; if that is not enough, it is reported
+H-3 | the brokers of dead letters are away | written when they are back
+H-4 | a crash between dead letter and commit | at most a second dead letter, which can be recognised
+H-5 | dead letters are replayed again and again | their headers do not grow
+I1 | the driver is killed | a new session; nothing is lost
 I2 | a job hangs | its timeout cancels it
-I3 | gateway, context or memory are gone | nacked or tried again; the loop is free
-I4 | SIGTERM in a job | no orphaned Java process
-I5 | a job fails for a part | all of the batch, or record by record
+I3 | gateway, context or memory are gone | nacked or retried; the event loop stays free
+I4 | SIGTERM during a job | no orphaned Java process
+I5 | a job fails for some records | the whole batch is nacked, or each bad record
 J1 | the port is in use | fails at once and names it
-J2 | slow scrapers | the data goes on
+J2 | slow scrapers | records continue
 J3 | garbage on the HTTP port | 4xx
-J4 | scrapes in a rebalance, with many labels | bounded
-J5 | each setting wrong | one report, and nothing is connected
-J6 | odd secret files | as J5
-J7 | wrong credentials, certificates, names | the cause is named, no secret is
-J8 | rights are denied, and granted later | told; goes on without a restart
+J4 | scrapes during a rebalance, with many labels | bounded
+J5 | each setting is wrong | one report, and no connection is made
+J6 | unusual secret files | as J5
+J7 | wrong credentials, certificates, names | the cause is named, and no secret
+J8 | rights are denied, and granted later | reported; continues without a restart
 J9 | sessions and tokens expire | connects again, nothing lost
-J10 | quotas | slower; nobody leaves the group
-J11 | sinks of logs and metrics raise or block | the data goes on
+J10 | quotas | slower; no member leaves the group
+J11 | sinks of logs and metrics raise or block | records continue
 S1 | each transport and mechanism, right and wrong | connects, or names the cause
-S2 | TLS versions, host names, passwords in the clear | refused unless allowed
+S2 | old TLS versions, wrong host names, passwords in clear text | refused unless allowed
 S3 | secrets in logs, errors, probes, dumps | nowhere
-S4 | HTTP | loopback by default, bounded, verbs that change nothing without a token
-S5 | code in data | no pickle, no eval; depth and size are capped
-S6 | forged headers of dead letters | not trusted, cut, escaped
+S4 | HTTP | on the loopback by default, bounded; without a token nothing can be changed
+S5 | code in data | no pickle, no eval; depth and size are limited
+S6 | forged headers of dead letters | not trusted, shortened, escaped
 S7 | topics named by records | never written to
-S8 | line breaks and labels out of records | one line an event; series are capped
-S9 | the page | no markup out of data, no scripts, hosts and origins are looked at
-S10 | commands that destroy | ask first, refuse while the group is active
-S11 | files of states | nothing leaves the folder; nobody else reads them
-S12 | import strings | out of the configuration only
-S13 | what listens | what was declared, nothing else
-S14 | what is installed | pinned, with hashes
-S15 | defaults | a snapshot of them
+S8 | line breaks and labels from records | one log line for each event; series are limited
+S9 | the status page | no markup from data, no scripts; hosts and origins are checked
+S10 | destructive commands | ask first, and refuse while the group is active
+S11 | files of states | nothing leaves the folder; others cannot read them
+S12 | import strings | taken from the configuration only
+S13 | listening sockets | only those that are declared
+S14 | installed packages | pinned, with hashes
+S15 | defaults | compared with a snapshot
 """
 
 ROWS = {

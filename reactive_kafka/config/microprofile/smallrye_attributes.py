@@ -67,13 +67,8 @@ def _refused(name: str, sides: frozenset[str], instead: str, default: str = "") 
     return Attribute(name, sides, default, read=convert, instead=instead)
 
 
-_POLLS = (
-    "records are polled as handlers take them, and a poll that fails is tried again until it works"
-)
-_LOOKS = (
-    "topics are looked up all the time and without a deadline, and readiness names one that is "
-    "missing"
-)
+_POLLS = "records are polled as handlers need them, and failing polls are repeated until they work"
+_LOOKS = "topics are always looked up, without a deadline, and readiness names a missing one"
 _BEAN = "a bean of Java's; in Python "
 _DECORATE = _BEAN + 'decorate a function with @app.on_assigned("...") or @app.on_revoked("...")'
 _HANDLED = (
