@@ -78,7 +78,7 @@ AWAITED = {
     "broker.aiokafka.cluster_queries.anybody_answers": "waited for there",
     "broker.aiokafka.moved_brokers.answers_soon": "waited for there",
     "broker.aiokafka.moved_brokers.look": "the loop logs what it raises, and the next check looks again",
-    "broker.aiokafka.replaceable_client._replace": "who sends waits for it",
+    "broker.aiokafka.replaceable_client.replace": "who sends waits for it",
     "broker.aiokafka.replaceable_client._retire": "closing a client raises nothing",
     "broker.aiokafka.topic_ids.topic_ids_of_all": "who asks waits for them",
     "broker.aiokafka.closing.finish": "waited for there",

@@ -26,19 +26,19 @@ class Counted(ReplaceableClient):
 
 
 async def test_whenever_it_is_asked_for_one_client_is_made() -> None:
-    client, asking = Counted("orders", {}), []
+    client, asking = Counted("orders", {}, lambda made: None), []
     for _ in range(10):
-        asking.append(asyncio.create_task(client.start()))
+        asking.append(asyncio.create_task(client.current()))
         await asyncio.sleep(0)
     await asyncio.gather(*asking)
     assert client.made == 1
 
 
-class Slow(AiokafkaTransactionalProducer):
+class Slow(ReplaceableClient):
     """Its clients are made when it is told to, and left behind where nobody holds them."""
 
     def __init__(self) -> None:
-        super().__init__("orders", "billing", {})
+        super().__init__("orders", {}, lambda made: None)
         self.is_making = asyncio.Event()
         self.may_go_on = asyncio.Event()
         self.made = 0
@@ -51,14 +51,15 @@ class Slow(AiokafkaTransactionalProducer):
 
 
 async def test_a_claim_that_a_stop_comes_into_leaves_no_client_behind() -> None:
-    producer = Slow()
+    producer, clients = AiokafkaTransactionalProducer("orders", "billing", {}), Slow()
+    producer._clients = clients
     claiming = asyncio.create_task(producer.claim())
-    await producer.is_making.wait()
+    await clients.is_making.wait()
     await producer.stop()
-    producer.may_go_on.set()
+    clients.may_go_on.set()
     with pytest.raises(TransientBrokerError, match="has stopped"):
         await claiming
-    assert producer.made == 0
+    assert clients.made == 0
     with pytest.raises(TransientBrokerError, match="has stopped"):
         await producer.claim()
-    assert producer.made == 0
+    assert clients.made == 0

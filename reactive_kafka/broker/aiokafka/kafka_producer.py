@@ -90,7 +90,7 @@ class _Queued(NamedTuple):
     size: int = 0
 
 
-class AiokafkaProducer(ReplaceableClient):
+class AiokafkaProducer:
     """Writes records through a client that is replaced after failures.
 
     The client is replaced after a send that missed its deadline, because it may hang for ever (H7).
@@ -106,7 +106,8 @@ class AiokafkaProducer(ReplaceableClient):
         # A batch that is larger than the largest record would be refused for its size, though each
         # of its records is fine.
         given["max_batch_size"] = min(given["max_batch_size"], given["max_request_size"])
-        super().__init__(name, given)
+        self._properties = given
+        self._clients = ReplaceableClient(name, given, self._prepare)
         # Topic -> the largest size of a batch, once its broker has refused a larger one.
         self._batch_limits: dict[str, int] = {}
         # Topics that existed, and that we might write to, when they were asked for.
@@ -114,10 +115,22 @@ class AiokafkaProducer(ReplaceableClient):
         # Topic -> the error for which its batches were last sent again; removed at a confirmation.
         self._last_answers: dict[str, str] = {}
 
-    async def _create(self) -> aiokafka.AIOKafkaProducer:
-        client = await super()._create()
+    def _prepare(self, client: aiokafka.AIOKafkaProducer) -> None:
+        """Have a new client report what it sends again."""
         client._sender._send_produce_req = partial(_send_batches, client._sender, self._sent_again)
-        return client
+
+    async def start(self) -> None:
+        await self._current_client()
+
+    async def check(self) -> None:
+        await self._clients.check()
+
+    async def stop(self) -> None:
+        await self._clients.stop()
+
+    async def _current_client(self) -> aiokafka.AIOKafkaProducer:
+        """Return the client to write with. A subclass may raise instead."""
+        return await self._clients.current()
 
     def _sent_again(self, topic: str, error: BaseException) -> None:
         self._last_answers[topic] = str(translate(error))
@@ -140,9 +153,9 @@ class AiokafkaProducer(ReplaceableClient):
         return len(partitions)
 
     def known_partitions(self, topic: str) -> int:
-        if self._producer is None:
+        if self._clients.client is None:
             return 0
-        return len(self._producer.client.cluster.partitions_for_topic(topic) or ())
+        return len(self._clients.client.client.cluster.partitions_for_topic(topic) or ())
 
     async def send(
         self,
@@ -239,9 +252,9 @@ class AiokafkaProducer(ReplaceableClient):
 
     async def _is_missing(self, topic: str) -> bool:
         """True if the brokers answer that the topic does not exist."""
-        if self._producer is None:
+        if self._clients.client is None:
             return False
-        client = self._producer.client
+        client = self._clients.client.client
         try:
             async with asyncio.timeout(ASK_DEADLINE_S):
                 return (
@@ -280,7 +293,7 @@ class AiokafkaProducer(ReplaceableClient):
 
     def _miss_deadline(self, topic: str, queued: _Queued, answer: Future[Written]) -> None:
         """Fail the answer, and have the client replaced."""
-        self._suspect(queued.client)
+        self._clients.suspect(queued.client)
         if not answer.done():
             last = self._last_answers.get(topic)
             because = "" if last is None else f"; the last answer was {last}"
@@ -301,7 +314,7 @@ class AiokafkaProducer(ReplaceableClient):
         else:
             error = sent.exception()
         if error is not None and self._properties["enable_idempotence"]:
-            self._suspect(queued.client, error)
+            self._clients.suspect(queued.client, error)
         if answer.done():
             # The answer was given at the deadline, or the caller has given up.
             return

@@ -14,10 +14,7 @@ from aiokafka.producer.sender import AddOffsetsToTxnHandler, AddPartitionsToTxnH
 from aiokafka.producer.transaction_manager import TransactionManager
 
 from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, within
-from reactive_kafka.broker.aiokafka.connecting import why_away
 from reactive_kafka.broker.aiokafka.kafka_producer import AiokafkaProducer
-from reactive_kafka.broker.aiokafka.moved_brokers import answers_soon
-from reactive_kafka.broker.aiokafka.replaceable_client import CHECK_DEADLINE_S
 from reactive_kafka.broker.client import TRANSACTION_TIMEOUT_MS, BatchRefusedError, TransactionId
 from reactive_kafka.errors import (
     BrokerError,
@@ -101,39 +98,36 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
     async def claim(self) -> None:
         # While the old client is being closed, its last requests may still be sent. The broker
         # refuses them once the new client has its epoch, which is before this returns.
-        await self._replace()
+        await self._clients.replace()
 
-    async def _create(self) -> aiokafka.AIOKafkaProducer:
-        client = await super()._create()
+    def _prepare(self, client: aiokafka.AIOKafkaProducer) -> None:
+        """Have a new client report what fails in its transactions, too."""
+        super()._prepare(client)
         client._sender._do_add_partitions_to_txn = partial(
             _add_partitions, client._sender, self._transactional_id
         )
         _retrieve_failures(client._txn_manager)
-        return client
 
     async def _current_client(self) -> aiokafka.AIOKafkaProducer:
-        if self._producer is None or self._is_suspect:
+        if self._clients.client is None or self._clients.is_suspect:
             raise TransientBrokerError(
                 f"the transaction of {self._transactional_id!r} has failed already"
             )
-        return self._producer
+        return self._clients.client
 
     def _batch_refused(self, topic: str, records: int, error: RejectedRecordError) -> None:
         # The broker has refused a part of the transaction: nothing more can be written in it.
         raise BatchRefusedError(f"{topic}: a batch of {records} records: {error}") from error
 
     async def check(self) -> None:
-        if self._producer is not None and not await answers_soon(
-            self._producer.client, CHECK_DEADLINE_S
-        ):
-            self._moved_brokers.look(self._producer.client)
-            raise TransientBrokerError(f"no broker answers{why_away(self._producer.client)}")
+        if self._clients.client is not None:
+            await self._clients.check_client(self._clients.client)
 
     @property
     def _manager(self) -> TransactionManager:
         # There is a client from the first claim on.
-        assert self._producer is not None  # noqa: S101
-        return self._producer._txn_manager
+        assert self._clients.client is not None  # noqa: S101
+        return self._clients.client._txn_manager
 
     def begin(self) -> None:
         self._manager.begin_transaction()
@@ -153,7 +147,7 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
         try:
             await within(CALL_DEADLINE_S, ask(), f"adding group {group_id!r} to a transaction")
         except BaseException:
-            self._suspect(client)
+            self._clients.suspect(client)
             raise
         return TransactionId(self._transactional_id, manager.producer_id, manager.producer_epoch)
 
@@ -162,12 +156,12 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
         try:
             await within(END_DEADLINE_S, client.commit_transaction(), "committing a transaction")
         except BrokerError as error:
-            self._suspect(client)
+            self._clients.suspect(client)
             raise OutcomeUnknownError(
                 f"the end of a transaction of {self._transactional_id!r}: {error}"
             ) from error
         except BaseException:
-            self._suspect(client)
+            self._clients.suspect(client)
             raise
 
     async def abort(self) -> None:
@@ -175,12 +169,16 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
         try:
             await within(END_DEADLINE_S, client.abort_transaction(), "aborting a transaction")
         except BaseException:
-            self._suspect(client)
+            self._clients.suspect(client)
             raise
 
     async def stop(self) -> None:
-        client = self._producer
-        if client is not None and not self._is_suspect and self._manager.is_in_transaction():
+        client = self._clients.client
+        if (
+            client is not None
+            and not self._clients.is_suspect
+            and self._manager.is_in_transaction()
+        ):
             # If this fails, the broker aborts the transaction when its time is over.
             with suppress(BrokerError):
                 await within(CALL_DEADLINE_S, client.abort_transaction(), "aborting a transaction")

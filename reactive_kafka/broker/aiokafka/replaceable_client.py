@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import aiokafka
@@ -30,7 +30,7 @@ ID_IS_VOID = (
 
 
 class ReplaceableClient:
-    """The base of producers. It has one client at a time, and replaces one that has become suspect.
+    """Holds one client of a producer at a time, and replaces one that has become suspect.
 
     Requests of the old client may still be on their way, and be stored after those of the new one.
     An idempotent client continues with the old one's producer id and the next epoch. As soon as a
@@ -40,13 +40,26 @@ class ReplaceableClient:
     are on the network may still arrive late.
 
     Source: KIP-360; Java's ``TransactionManager.bumpIdempotentProducerEpoch``.
+
+    Args:
+        prepare: Called with each new client when it is connected.
+
+    Attributes:
+        client: The client now. None: there is none yet, or the last one is being closed.
+        is_suspect: The client is to be replaced.
     """
 
-    def __init__(self, name: str, properties: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        properties: Mapping[str, Any],
+        prepare: Callable[[aiokafka.AIOKafkaProducer], None],
+    ) -> None:
         self._name = name
-        self._properties = dict(properties)
-        self._producer: aiokafka.AIOKafkaProducer | None = None
-        self._is_suspect = False
+        self._properties = properties
+        self._prepare = prepare
+        self.client: aiokafka.AIOKafkaProducer | None = None
+        self.is_suspect = False
         self._is_stopped = False
         # The producer id and epoch of the last idempotent client.
         self._id_and_epoch: tuple[int, int] | None = None
@@ -54,16 +67,13 @@ class ReplaceableClient:
         self._closing: set[asyncio.Task[None]] = set()
         self._moved_brokers = MovedBrokers()
 
-    async def start(self) -> None:
-        await self._current_client()
+    async def current(self) -> aiokafka.AIOKafkaProducer:
+        """Return the client, or a new one if it is suspect. Raises as :meth:`replace` does."""
+        if self.client is not None and not self.is_suspect:
+            return self.client
+        return await self.replace()
 
-    async def _current_client(self) -> aiokafka.AIOKafkaProducer:
-        """Return the client, or a new one if it is suspect. Raises as :meth:`_replace` does."""
-        if self._producer is not None and not self._is_suspect:
-            return self._producer
-        return await self._replace()
-
-    async def _replace(self) -> aiokafka.AIOKafkaProducer:
+    async def replace(self) -> aiokafka.AIOKafkaProducer:
         """Create a new client, the same one for all callers, even if all of them give up.
 
         Raises:
@@ -95,14 +105,14 @@ class ReplaceableClient:
         producer = await self._create()
         # Set here and not when the task is done: a caller in between would create another client,
         # and this one would be forgotten.
-        self._producer = producer
-        self._is_suspect = False
+        self.client = producer
+        self.is_suspect = False
         return producer
 
     def _retire(self) -> None:
         """Close the current client in the background. With a broker that hangs that takes long."""
-        producer = self._producer
-        self._producer = None
+        producer = self.client
+        self.client = None
         if producer is not None:
             closing = asyncio.create_task(_close(producer), name="close a producer")
             self._closing.add(closing)
@@ -123,28 +133,38 @@ class ReplaceableClient:
         if bumps_epoch:
             id_and_epoch = manager.producer_id, manager.producer_epoch
             self._id_and_epoch = id_and_epoch if manager.producer_epoch < LAST_EPOCH else None
+        self._prepare(producer)
         return producer
 
     async def check(self) -> None:
         """As :meth:`reactive_kafka.broker.client.Producer.check`."""
-        producer = self._producer
-        if producer is None or self._is_suspect:
+        if self.client is None or self.is_suspect:
             # Creating the next client tells more than an answer to the old one.
-            await within(CHECK_DEADLINE_S, self._current_client(), "making a producer")
-        elif not await answers_soon(producer.client, CHECK_DEADLINE_S):
+            await within(CHECK_DEADLINE_S, self.current(), "making a producer")
+        else:
+            await self.check_client(self.client)
+
+    async def check_client(self, producer: aiokafka.AIOKafkaProducer) -> None:
+        """Ask a broker for an answer by this client.
+
+        Raises:
+            TransientBrokerError: None answers.
+        """
+        if not await answers_soon(producer.client, CHECK_DEADLINE_S):
             self._moved_brokers.look(producer.client)
             raise TransientBrokerError(f"no broker answers{why_away(producer.client)}")
 
-    def _suspect(
+    def suspect(
         self, client: aiokafka.AIOKafkaProducer, error: BaseException | None = None
     ) -> None:
         """Have a client replaced, because of *error*; None: it has not answered in time."""
-        if client is self._producer:
-            self._is_suspect = True
+        if client is self.client:
+            self.is_suspect = True
             if isinstance(error, ID_IS_VOID):
                 self._id_and_epoch = None
 
     async def stop(self) -> None:
+        """Close the client, and make no other."""
         self._is_stopped = True
         self._moved_brokers.close()
         if self._creating is not None and not self._creating.done():

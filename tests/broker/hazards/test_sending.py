@@ -234,7 +234,7 @@ async def test_a_topic_that_takes_smaller_batches_gets_them_and_one_record_that_
 
 
 def client_of(producer: Producer) -> Any:
-    return producer._producer  # type: ignore[attr-defined]
+    return producer._clients.client  # type: ignore[attr-defined]
 
 
 async def failing(send: Send, producer: Producer, topic: str) -> tuple[TransientBrokerError, float]:

@@ -121,7 +121,7 @@ async def test_what_ends_a_transaction_is_raised_by_the_step_and_is_not_told_by_
 
 
 def sender_of(producer: TransactionalProducer) -> Any:
-    return producer._producer._sender  # type: ignore[attr-defined]
+    return producer._clients.client._sender  # type: ignore[attr-defined]
 
 
 def listen() -> Callable[[], list[str]]:
