@@ -178,7 +178,7 @@ class CheckedApp:
 
     def channel(self, kind: str, name: str) -> list[EffectiveSetting]:
         """Return the settings of a channel."""
-        own = self.given.channels[kind].get(name)
+        own = self.given.named[kind].get(name)
         nearest: Mapping[str, Setting] = own.settings if own is not None else {}
         inherited = self.given.plain["kafka"].settings if kind != "memory" else {}
         section = keys.CHANNEL_SECTIONS[kind]
