@@ -1,4 +1,4 @@
-"""How long each step of a rebalance may take, so that the group does not go on without us. Pure.
+"""How long each step of a rebalance may take, so that the group does not continue without us. Pure.
 
 The group gives its members one time for all of it, from the moment at which the rebalance begins. A
 member hears of that with its next heartbeat at the latest, and sends none while it runs the hooks

@@ -75,7 +75,7 @@ class Handover:
         acks = stored.acks
         reason = stored.lost
         # Only a tracker that continues at the group's own position takes the acks over. Any other
-        # start is somebody's wish to handle records again, those that were acked too.
+        # start was chosen to handle records again, those that were acked too.
         if acks is not None and (was_reset or tracker.start != position):
             reason = f"reading begins at {tracker.start}"
         elif acks is not None and acks.until > log_end:

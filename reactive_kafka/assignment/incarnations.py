@@ -2,8 +2,8 @@
 
 A topic that is deleted and created again gets another id. Ids have no order, and a broker that lags
 behind still gives the old one. But each broker learns of changes in their order. So an id that one
-broker has replaced by another is over, whoever gives it later. Otherwise only agreement says which
-of two ids is the newer one:
+broker has replaced by another is over, even if a broker gives it later. Otherwise only agreement
+says which of two ids is the newer one:
 
 | what brokers say of a topic | which id is believed |
 |---|---|
@@ -164,7 +164,7 @@ class Incarnations:
         return None if last is None else last.topic_id
 
     def failed(self, partition: TopicPartition) -> None:
-        """The channel fails because the topic was recreated: somebody has to choose a position."""
+        """Note that the channel fails for a recreated topic: an operator has to choose a position."""
         last = self._read.get(partition)
         if last is not None:
             last.has_failed = True

@@ -187,7 +187,7 @@ class PartitionStarter:
         partition.start.carried_out()
         partition.log.note_run_end(None)
         # The start is committed at once, even if that moves the group back: after a crash the next
-        # owner would go on at a position of the old topic.
+        # owner would continue at a position of the old topic.
         self._track(partition, OffsetTracker(partition.id, start.position, commit_start=True))
         self._reports.reset(partition.id, was_at, start, reason=why)
         return start

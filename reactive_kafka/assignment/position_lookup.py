@@ -75,7 +75,7 @@ class PositionLookup:
         self.not_begun: str | None = "reading has not begun yet"
 
     def is_retained(self, name: TopicPartition, committed: int | None) -> bool:
-        """Whether a partition will go on where it stood, if this is what the group has."""
+        """Whether a partition will continue where it was, if the group has this position."""
         partition = self.table.get(name)
         if partition is None or partition.start.choice is not None:
             return False
@@ -168,7 +168,7 @@ class PositionLookup:
         if self._reported is not None:
             self._reported = None
             self._context.observer.on(PositionsKnown(channel=self._context.channel))
-        # A poll that began before this asks for no partition, and would go on waiting.
+        # A poll that began before this asks for no partition, and would keep waiting.
         consumer.wake()
 
     async def _look_at_topics_before_reading(self, consumer: Consumer) -> None:
@@ -259,7 +259,7 @@ class PositionLookup:
         return unknown
 
     def _retain(self, partition: Partition, stored: Committed | None) -> bool:
-        """Let a partition go on where it stood, if it is retained; returns whether it is."""
+        """Let a partition continue where it was, if it is retained; return whether it is."""
         if partition.start.choice is not None:
             offset = None if stored is None else stored.offset
             if partition.left is not None:

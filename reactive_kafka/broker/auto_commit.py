@@ -33,7 +33,7 @@ def with_auto_commit(consumer: Consumer, properties: Mapping[str, object]) -> Co
 
 
 class CommittingConsumer(ClientWrapper[Consumer]):
-    """Commits periodically, at a revocation after its listener was told, and at the end.
+    """Commits periodically, at a revocation after its listener was called, and at the end.
 
     A subclass decides what to commit. *interval_s* None: nothing is committed.
     """

@@ -131,7 +131,7 @@ class PoisonGuard:
         self._has_begun.set()
 
     def end(self) -> None:
-        """Look no more: the session is over, though the channel may go on with another one."""
+        """Look no more: the session is over. The channel may have another one."""
         self._is_over = lambda: True
         self._has_begun.set()
 

@@ -327,7 +327,7 @@ class Retries:
         return first.attempt if is_due else None
 
     def _calls_again(self, error: BaseException) -> CallAgain | None:
-        """Return how to go on after an error for which a service is responsible; else None."""
+        """Return how to call again after an error for which a service is responsible; else None."""
         again = self._hook.may_call_again(error)
         if again is None and is_outage(error) and not self._is_routed(error):
             return CallAgain(if_settled=False, ages=False)

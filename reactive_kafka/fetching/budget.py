@@ -207,8 +207,8 @@ def turn(
     One record a partition, or half of the window if that is less, is kept for partitions that hold
     nothing. The rest is shared: a poll brings pieces of the partitions whose turn it is, and no
     partition holds more than twice what it leaves to the others. So a lone busy one gets two
-    thirds, and stuck ones leave something until they are very many; then the others go on with a
-    record each.
+    thirds, and stuck ones leave something until they are very many; then the others continue with
+    a record each.
 
     Several workers need records of several partitions. There a partition gets more if no more of it
     waits than half of an equal share, or than half of a piece if that is more and leaves room for

@@ -17,7 +17,7 @@ def in_ranges(chunk: Chunk, ranges: Ranges, position: int) -> tuple[Chunk, int |
 
     Returns:
         The chunk with the records inside of the ranges and the position behind them; and the offset
-        where the client has to go on, if that is not where it is. That is the next range, or the
+        where the client has to continue, if that is not where it is. That is the next range, or the
         end of the log as long as the log does not reach so far.
     """
     following = ranges.after(max(position, chunk.next_offset))

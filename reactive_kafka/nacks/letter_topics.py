@@ -123,7 +123,7 @@ class LetterTopics:
             if all(topic.is_there for topic in self._topics.values()):
                 rests_since = asyncio.get_running_loop().time()
                 await self._look_is_wanted.wait()
-                # Finding the topics is no progress while writes to them go on failing, for each
+                # Finding the topics is no progress while writes to them keep failing, for each
                 # failed write asks for a look. A long rest is progress.
                 if asyncio.get_running_loop().time() - rests_since >= BACKOFF.last_s:
                     waits.progressed()

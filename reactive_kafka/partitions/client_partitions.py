@@ -51,7 +51,7 @@ class ClientPartitions:
     def assign(self, generation: int, names: frozenset[TopicPartition]) -> None:
         """An assignment has come: forget the partitions that were revoked and are not in it."""
         # A client names in an assignment what it did not have. If it names what it had, no
-        # revocation was told, though the partition was away: suspend its lane and let verdicts
+        # revocation was reported, though the partition was away: suspend its lane and let verdicts
         # wait, as if one had been.
         self.drain(names)
         self.revoke(names)

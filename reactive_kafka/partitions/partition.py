@@ -28,7 +28,7 @@ class PartitionState(Enum):
 
     ASSIGNED = "ours; the hooks of the assignment have not run"
     LOCATING = "ours; the position to read from is being found"
-    RETAINED = "ours again as we left it; commits go on, reading waits for the hooks"
+    RETAINED = "ours again as we left it; commits continue, reading waits for the hooks"
     STARTING = "ours; the position is known, and is committed first where only we know it"
     READING = "ours; records come in and are handled"
     DRAINING = "about to go; no record is taken any more, what is settled is still committed"

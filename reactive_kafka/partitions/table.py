@@ -122,7 +122,8 @@ class PartitionTable:
         added = frozenset(names)
         self._assignments += 1
         gone = []
-        # A client names what is new to it. If it names one that it had, no revocation was told.
+        # A client names the partitions that are new to it. If it had one before, it did not report
+        # the revocation.
         self.revoke(added)
         for partition in list(self):
             if not partition.is_ours and not self._may_be_retained(partition, generation):

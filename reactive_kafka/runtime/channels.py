@@ -282,7 +282,7 @@ class RunChannels:
             schemas=schemas,
             spans=self.tracing.calls(settings),
         )
-        # All sessions of the channel share the runner, so its counts go on through restarts.
+        # All sessions of the channel share the runner, so its counts survive restarts.
         self._runners[settings.name] = runner
         fetch = partial(records_of, services.connector, settings, observer=services.observer)
         return lambda setup: SparkDispatcher(setup, runner, fetch)

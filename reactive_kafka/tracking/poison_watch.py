@@ -118,7 +118,7 @@ class PoisonWatch:
         if not self._max_age_s:
             return []
         # A look that comes late says that the process was stopped or its loop blocked: no handler
-        # could go on, and no verdict could be taken. Without this every record in flight would be
+        # could run, and no verdict could be taken. Without this every record in flight would be
         # poison after a suspended laptop wakes up.
         if self._expected is not None and now > self._expected + LOOK_S:
             self._time.lose(self._expected, now)

@@ -18,7 +18,7 @@ class RecordOffsets:
     """Maps the arrival numbers of a partition's records to their offsets.
 
     Offsets may have gaps (compaction, transaction markers), arrival numbers have none. A run is an
-    arrival number and its offset; the offsets go on by one until the next run. So gaps cost memory,
+    arrival number and its offset; the offsets rise by one until the next run. So gaps cost memory,
     and records do not.
     """
 

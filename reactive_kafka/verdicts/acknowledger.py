@@ -173,7 +173,7 @@ class Acknowledger:
 
     @property
     def not_ready(self) -> tuple[str, ...]:
-        """What keeps nacked records from being settled, and what was lost lately; for people."""
+        """What keeps nacked records from being settled, and which outputs were lost; for people."""
         return (*self.nacks.not_ready, *self._lost_lately())
 
     def _lost_lately(self) -> Iterator[str]:

@@ -98,7 +98,7 @@ class DeliveryHook(Protocol):
         return deliveries
 
     def may_call_again(self, error: BaseException) -> CallAgain | None:
-        """Return how to go on if the store is to blame for what a handler raised.
+        """Return how to call again if the store is to blame for what a handler raised.
 
         None: the failure is the handler's own.
         """

@@ -269,7 +269,7 @@ class Group:
         self.leave(member)
 
     async def _rejoin(self, member: Member, notice_after_s: float) -> None:
-        """Let a removed member join again, after it was told of it.
+        """Let a removed member join again, after it has noticed the removal.
 
         It notices after *notice_after_s*, or as soon as one of its commits was refused.
         """

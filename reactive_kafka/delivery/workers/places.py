@@ -20,7 +20,8 @@ class WorkerPlaces:
     place up in one of two ways:
 
     - It parks or is abandoned. The place is free then, and the pool looks who needs it.
-    - It ends because another worker is done waiting and wants to go on. The place changes hands in
+    - It ends because another worker is done waiting and wants to continue. The place changes hands
+    in
       one step, here, and not when the other task gets its turn. If it were free in between, work
       that comes then would start one worker too many.
 
@@ -35,7 +36,7 @@ class WorkerPlaces:
         self._taken = 0
         # Worker -> completed when it has work; False: it ends.
         self._idle: dict[Worker, Future[bool]] = {}
-        # Workers that are done waiting for something else, and have no place to go on in.
+        # Workers that are done waiting for something else, and have no place yet.
         self.returning: deque[Worker] = deque()
 
     def serve(self, *, start_worker: Callable[[], None], place_is_free: Callable[[], None]) -> None:
@@ -170,7 +171,7 @@ class WorkerPlaces:
             self._place_is_free()
 
     def close(self) -> None:
-        """End idle workers; those that wait for a place go on without one. No work will come."""
+        """End idle workers; those that wait for a place continue without one. No work will come."""
         while self._idle:
             _, waiter = self._idle.popitem()
             answer(waiter, False)

@@ -95,9 +95,9 @@ class Worker:
         self.place: Future[bool] | None = None
         # Abandons the worker if its handler ignores its cancellation.
         self.replacement: asyncio.TimerHandle | None = None
-        # A handler has left something in its task or its context, so another worker has to go on.
-        # That is no state: it is true of the task, whatever the worker does, and takes effect
-        # between two lanes.
+        # A handler has left something in its task or its context, so another worker has to
+        # continue. That is no state: it is true of the task, whatever the worker does, and takes
+        # effect between two lanes.
         self.is_spent = False
         # How many cancellations came between two calls, and were meant for a call that was over.
         self.strays = 0

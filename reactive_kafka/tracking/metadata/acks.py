@@ -152,7 +152,7 @@ def _parameter(count: int, window: int) -> int:
 
 
 def _bitmap(bits: str, count: int) -> tuple[list[int], int] | None:
-    """The places of the first *count* zeros, and where the bits go on; None: there are fewer."""
+    """The places of the first *count* zeros, and where the next bits are; None: there are fewer."""
     places = list(compress(range(len(bits)), map(("0").__eq__, bits)))
     if len(places) < count:
         return None
@@ -161,7 +161,7 @@ def _bitmap(bits: str, count: int) -> tuple[list[int], int] | None:
 
 
 def _gaps(bits: str, count: int, k: int) -> tuple[list[int], int] | None:
-    """The places that *count* codes tell, and where the bits go on; None: there are fewer."""
+    """The places that *count* codes tell, and where the next bits are; None: there are fewer."""
     places = []
     at = 0
     place = -1
