@@ -341,6 +341,28 @@ def test_json_logs_have_the_number_of_the_worker(folder: Path) -> None:
     assert "worker_number" not in lines[0]
 
 
+def test_a_worker_that_hangs_is_not_live_and_the_others_still_answer(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    stage = WorkerStage("", "", folder, port)
+    with running(*stage.run("--port", str(port)), cwd=folder) as run:
+        run.wait_for(lambda: run.err.count(" started: ") == 2, "both have started")
+        run.wait_for(lambda: stage.get("/health/live")[0] == 200, "both are live")
+        os.kill(pids(run)[2], signal.SIGSTOP)
+        try:
+            status, body = stage.get("/health/live")
+            assert status == 503
+            checks = {check["name"]: check for check in json.loads(body)["checks"]}
+            assert checks["orders (worker 1)"]["status"] == "UP"
+            assert checks["worker 2"]["data"]["state"] == "unreachable"
+            assert stage.get("/")[0] == 200
+        finally:
+            os.kill(pids(run)[2], signal.SIGCONT)
+        run.wait_for(lambda: stage.get("/health/live")[0] == 200, "it is live again")
+        run.process.send_signal(signal.SIGTERM)
+        assert run.end().code == 0, run.said
+
+
 LOG_CONFIG = """\
 [formatters.own]
 "()" = "log_format.Own"
