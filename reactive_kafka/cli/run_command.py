@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,13 +160,20 @@ def run(
     _check_together(workers, reload, until_end)
     logs = LogOptions(log_format, log_level, log_config)
     if link is None and reload:
-        logs.apply()
+        _apply_in_parent(logs, app_dir)
         run_reloading(run_options)
     elif link is None and workers is not None:
-        logs.apply()
+        _apply_in_parent(logs, app_dir)
         supervise(run_options, workers)
     else:
         run_here(run_options, logs, link, worker)
+
+
+def _apply_in_parent(logs: LogOptions, app_dir: Path) -> None:
+    """Configure logging in a process that does not load the application."""
+    # The file of --log-config may name classes of the application's modules.
+    sys.path.insert(0, str(app_dir.resolve()))
+    logs.apply()
 
 
 def _check_together(workers: int | None, reload: bool, until_end: bool) -> None:

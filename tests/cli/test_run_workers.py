@@ -223,7 +223,10 @@ async def test_a_killed_worker_is_back_within_5_s_and_the_other_one_keeps_workin
         run.wait_for(stage.is_up, "health is fine again", 60.0)
 
         # What the killed process had counted is still in the sum.
-        assert stage.metric(acked, channel="orders") == run.out.count("handled")
+        def is_complete() -> bool:
+            return stage.metric(acked, channel="orders") == run.out.count("handled")
+
+        run.wait_for(is_complete, "the sum has all, those of the killed process too")
         assert stage.metric("reactive_kafka_worker_restarts_total", worker="2") == 1
         run.process.send_signal(signal.SIGINT)
         assert run.end().code == 0, run.said
@@ -336,3 +339,63 @@ def test_json_logs_have_the_number_of_the_worker(folder: Path) -> None:
     (started,) = [line for line in lines if "started: " in line["message"]]
     assert started["worker_number"] == 1
     assert "worker_number" not in lines[0]
+
+
+def test_a_worker_that_hangs_is_not_live_and_the_others_still_answer(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    stage = WorkerStage("", "", folder, port)
+    with running(*stage.run("--port", str(port)), cwd=folder) as run:
+        run.wait_for(lambda: run.err.count(" started: ") == 2, "both have started")
+        run.wait_for(lambda: stage.get("/health/live")[0] == 200, "both are live")
+        os.kill(pids(run)[2], signal.SIGSTOP)
+        try:
+            status, body = stage.get("/health/live")
+            assert status == 503
+            checks = {check["name"]: check for check in json.loads(body)["checks"]}
+            assert checks["orders (worker 1)"]["status"] == "UP"
+            assert checks["worker 2"]["data"]["state"] == "unreachable"
+            assert stage.get("/")[0] == 200
+        finally:
+            os.kill(pids(run)[2], signal.SIGCONT)
+        run.wait_for(lambda: stage.get("/health/live")[0] == 200, "it is live again")
+        run.process.send_signal(signal.SIGTERM)
+        assert run.end().code == 0, run.said
+
+
+LOG_CONFIG = """\
+[formatters.own]
+"()" = "log_format.Own"
+
+[handlers.stderr]
+class = "logging.StreamHandler"
+formatter = "own"
+
+[root]
+level = "INFO"
+handlers = ["stderr"]
+"""
+LOG_FORMAT = """\
+import logging
+
+
+class Own(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return f"own {getattr(record, 'worker_number', 'supervisor')} {record.getMessage()}"
+"""
+
+
+def test_a_logging_file_counts_for_the_supervisor_and_its_workers(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (folder / "log_format.py").write_text(LOG_FORMAT)
+    (elsewhere / "logs.toml").write_text(LOG_CONFIG)
+    options = ("--app-dir", str(folder), "--config", str(folder / "reactive-kafka.toml"))
+    options += ("--log-config", "logs.toml", "--workers", "1")
+    with running(*COMMAND, "run", "service:app", *options, cwd=elsewhere) as run:
+        run.wait_for(lambda: "own 1 started: " in run.err, "the worker has started")
+        run.process.send_signal(signal.SIGTERM)
+        ended = run.end()
+    assert ended.code == 0, run.said
+    assert "own supervisor worker 1 has loaded" in ended.err

@@ -7,7 +7,7 @@ import logging
 import signal
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from reactive_kafka.cli.workers.parent_signals import handling, how_ended
@@ -19,11 +19,13 @@ from reactive_kafka.cli.workers.restart_rules import (
 )
 from reactive_kafka.cli.workers.supervisor_http import SupervisorHttp
 from reactive_kafka.cli.workers.worker_process import WorkerProcess, start_process
-from reactive_kafka.errors import ConfigError
+from reactive_kafka.errors import ConfigError, describe
 from reactive_kafka.runtime.signals import SIGNALS
 
 KILLED_AFTER_S = 2.0
 """How long workers may take to exit after a second signal."""
+RETRY_S = 1.0
+"""The shortest wait after a process could not be started."""
 
 logger = logging.getLogger("reactive_kafka")
 
@@ -65,7 +67,8 @@ class WorkerSupervisor:
         self._stack = AsyncExitStack()
         self._stopping = asyncio.Event()
         self._has_loaded = False
-        self._others: list[asyncio.Task[None]] = []
+        # One task for each worker. What escapes from one ends all.
+        self._tasks = asyncio.TaskGroup()
         # Set by a second signal, or by the first worker that ends everything.
         self._code: int | None = None
         # Why it cannot listen.
@@ -78,12 +81,10 @@ class WorkerSupervisor:
             ConfigError: The HTTP address cannot be bound.
         """
         with handling(SIGNALS, self._signalled):
-            async with self._stack:
+            async with self._stack, self._tasks:
                 # The first worker tells whether the application can be loaded, and where to listen.
                 # So a mistake is reported once.
-                await self._keep(self._workers[0])
-                if self._others:
-                    await asyncio.gather(*self._others)
+                self._tasks.create_task(self._keep(self._workers[0]), name="worker 1")
         if self._error is not None:
             raise self._error
         if self._code is not None:
@@ -94,7 +95,15 @@ class WorkerSupervisor:
     async def _keep(self, worker: SupervisedWorker) -> None:
         """Run one worker, again and again, until it has ended for good."""
         while not self._stopping.is_set():
-            process = await start_process(["--worker", str(worker.number), *self._arguments])
+            try:
+                process = await start_process(["--worker", str(worker.number), *self._arguments])
+            except OSError as error:
+                # No memory, no descriptor, or too many processes. That may pass.
+                worker.last_end = f"it cannot be started: {describe(error)}"
+                logger.error("worker %d cannot be started: %s", worker.number, describe(error))
+                now = time.monotonic()
+                await self._wait_unless_stopped(max(RETRY_S, worker.delays.ended(now, now)))
+                continue
             worker.process = process
             if self._stopping.is_set():
                 process.send(signal.SIGTERM)
@@ -129,26 +138,23 @@ class WorkerSupervisor:
             logger.info("%d workers, HTTP %s", len(self._workers), server.url)
         else:
             logger.info("%d workers, HTTP off", len(self._workers))
-        self._others = [
-            asyncio.create_task(self._keep(worker), name=f"worker {worker.number}")
-            for worker in self._workers[1:]
-        ]
+        for worker in self._workers[1:]:
+            self._tasks.create_task(self._keep(worker), name=f"worker {worker.number}")
 
     async def _waited_for_restart(self, worker: SupervisedWorker, process: WorkerProcess) -> bool:
         """Return True after the wait for a restart; False if there is none."""
-        counted = asyncio.create_task(self._http.ended(process))
+        # It may wait for a scrape, which the restart must not.
+        self._tasks.create_task(self._http.ended(process), name="counts of an ended worker")
         follows = self._rules.after_end(
             worker.code, is_stopping=self._stopping.is_set(), has_loaded=self._has_loaded
         )
         how = how_ended(worker.code)
         if follows == "finished":
-            await counted
             return False
         if follows == "end all":
             logger.error("worker %d has ended (%s), and all end for it", worker.number, how)
             self._code = worker.code if worker.code > 0 else 1
             self._stop_workers()
-            await counted
             return False
         delay_s = worker.delays.ended(process.started_at, time.monotonic())
         worker.last_end = f"it has ended ({how}), and is started again"
@@ -161,12 +167,12 @@ class WorkerSupervisor:
         )
         # If the stop comes first, nothing of it is left to end.
         worker.code = TERMINATED
-        try:
-            await asyncio.wait_for(self._stopping.wait(), delay_s)
-        except TimeoutError:
-            pass
-        await counted
+        await self._wait_unless_stopped(delay_s)
         return not self._stopping.is_set()
+
+    async def _wait_unless_stopped(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
 
     def _signalled(self, number: signal.Signals) -> None:
         """The first signal drains the workers. A second one ends them at once."""
