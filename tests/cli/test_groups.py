@@ -107,5 +107,13 @@ def test_kafka_tells_the_members_of_a_group_and_their_partitions(kafka: str, pro
         assert [each["partition"] for each in member["partitions"]] == [0, 1]
         listed = json.loads(run_command("groups", "--json", *where).out)
         assert shown in listed
+        positions = json.loads(
+            run_command("offsets", "show", name, "--topic", name, "--json", *where).out
+        )
+        assert (positions["state"], len(positions["members"])) == ("Stable", 1)
+        reset = ("offsets", "reset", name, "--topic", name, "--to", "latest", "--yes")
+        refused = run_command(*reset, *where)
+        assert refused.code == 1
+        assert f"group '{name}' has members, stop them first: worker at" in refused.err
     finally:
         consumer.close()

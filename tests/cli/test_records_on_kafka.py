@@ -138,3 +138,28 @@ def test_control_characters_are_escaped_on_a_terminal_only(pair: TopicPair) -> N
         os.close(ours)
         os.close(theirs)
     assert (done.returncode, shown) == (0, b"\\x1b[31mred\\xff\r\n")
+
+
+def test_an_interrupted_produce_says_what_was_written(pair: TopicPair) -> None:
+    process = subprocess.Popen(
+        pair.command("produce", pair.name),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=pair.folder,
+        env=environment(),
+    )
+    try:
+        assert process.stdin is not None
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        # A line of a pipe is sent as it comes, though the input goes on.
+        seen = pair.run("tail", pair.name, "--follow", "--from", "earliest", "--limit", "1")
+        assert seen.out == "one\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, out) == (1, b"")
+    assert err.decode().split("\n")[0] == f"1 record written to {pair.name}"

@@ -279,6 +279,9 @@ async def describe_newer(
     """
     try:
         answer = await ask(_REQUESTS[kind](group_id))
+    except NotImplementedError:
+        # The broker has an early version of the request, with another content.
+        return None
     except BrokerError as error:
         # The broker has no such groups, or this is not one of them.
         if isinstance(error.__cause__, NOT_OF_THIS_KIND):

@@ -110,6 +110,8 @@ def produce(
     """
     if not is_topic(topic):
         raise click.UsageError(f"no topic can be called {topic!r}")
+    if sys.stdin is None:
+        raise click.UsageError("there is no standard input to read")
     if as_json and (key is not None or headers or partition is not None):
         raise click.UsageError(
             "--json cannot be combined with --key, --header and --partition: each object has its "
@@ -215,7 +217,7 @@ async def _create(
 
 def _progress_of(confirmations: Confirmations) -> AbstractContextManager[object]:
     """Return the progress to show; none while a person types the lines."""
-    if sys.stdin is not None and sys.stdin.isatty():
+    if sys.stdin.isatty():
         return nullcontext()
     return progress_line("written", lambda: confirmations.confirmed)
 
