@@ -37,6 +37,7 @@ SEEDS ?= 20000
 MINUTES ?= 10
 HOURS ?= 1
 KILLS ?= 1000
+DIST ?= dist
 SBOM_LOCK ?= deploy/requirements.txt
 FAST := not kafka and not prometheus and not postgres and not redis and not spark and not release \
     and not long_faults
@@ -166,13 +167,13 @@ $(DOCS_VENV)/.ready: scripts/docs.txt scripts/find-python.sh
 	@touch $@
 
 dist: $(TOOLS_VENV)/.ready ## Build the source distribution and the wheel into dist/, and check them
-	@scripts/dist.sh $(TOOLS_VENV)/bin dist
+	@scripts/dist.sh $(TOOLS_VENV)/bin $(DIST)
 
 sbom: $(TOOLS_VENV)/.ready ## List the parts of an installation with [standard] as CycloneDX, into dist/ (SBOM_LOCK=constraints.txt: all)
-	@mkdir -p dist
+	@mkdir -p $(DIST)
 	@PYTHONWARNINGS=ignore $(TOOLS_VENV)/bin/cyclonedx-py requirements $(SBOM_LOCK) --pyproject pyproject.toml --mc-type library \
-	    --output-reproducible --of JSON --output-file dist/reactive_kafka.cdx.json
-	@ls dist/reactive_kafka.cdx.json
+	    --output-reproducible --of JSON --output-file $(DIST)/reactive_kafka.cdx.json
+	@ls $(DIST)/reactive_kafka.cdx.json
 
 $(TOOLS_VENV)/.ready: scripts/tools.txt scripts/find-python.sh
 	@python="$$(scripts/find-python.sh)"; "$$python" -m venv --clear $(TOOLS_VENV)

@@ -134,7 +134,7 @@ class MissingExtraError(ReactiveKafkaError, ImportError):
 
     def __init__(self, feature: str, extra: str) -> None:
         self.extra = extra
-        super().__init__(f"{feature} needs the extra {extra}: {how_to_install(extra)}")
+        super().__init__(f"{feature} needs an extra: {how_to_install(extra)}")
 
 
 def how_to_install(extra: str) -> str:

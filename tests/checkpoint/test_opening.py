@@ -150,7 +150,7 @@ except MissingExtraError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip().endswith(f"needs the extra {extra}: {how_to_install(extra)}")
+    assert done.stdout.strip().endswith(f"needs an extra: {how_to_install(extra)}")
 
 
 def raises(url: str) -> object:

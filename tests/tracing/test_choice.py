@@ -174,7 +174,7 @@ def test_a_demand_without_the_extra_is_an_error(monkeypatch: pytest.MonkeyPatch)
     async def run() -> None:
         assert await passed(passing_on()) == HEADERS
         with pytest.raises(
-            MissingExtraError, match=r"\[tracing\] enabled = true needs the extra otel: .*\[otel\]"
+            MissingExtraError, match=r"\[tracing\] enabled = true needs an extra: .*\[otel\]"
         ):
             # As `check` does.
             passing_on(tracing={"enabled": True}).configure()
