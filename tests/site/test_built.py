@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 
@@ -46,6 +47,13 @@ def test_every_page_has_a_place_on_the_site(site: BuiltSite) -> None:
         place = re.sub(r"(^|/)README\.md$", r"\1index.md", place_of(file))
         folder = place.removesuffix("index.md") if place.endswith("index.md") else place[:-3]
         assert (site.folder / folder / "index.html").is_file(), file
+
+
+def test_a_search_covers_the_pages_and_not_each_line_of_the_examples(site: BuiltSite) -> None:
+    items = json.loads((site.folder / "search.json").read_text())["items"]
+    found = {item["location"].partition("#")[0] for item in items if "max_uncommitted" in str(item)}
+    assert {"configuration/", "commits/"} <= found
+    assert [item["location"] for item in items if ".py/" in item["location"]] == []
 
 
 def test_the_site_has_a_map_and_a_page_for_what_is_not_found(site: BuiltSite) -> None:
