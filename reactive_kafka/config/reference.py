@@ -23,6 +23,7 @@ from reactive_kafka.config.microprofile.smallrye_attributes import (
     Attribute,
 )
 from reactive_kafka.config.microprofile.smallrye_attributes import BOTH as BOTH_SIDES
+from reactive_kafka.config.settings import FORMAT, KEY_FORMAT, METADATA_FORMAT
 
 _INCOMING = {
     "incoming": "topic",
@@ -42,6 +43,9 @@ EXPLAINED_ONCE = {
     "a whole number of milliseconds of at least": "milliseconds, at least",
     "a whole number of bytes of at least": "bytes, at least",
     "a string that is not empty": "text",
+    FORMAT.expects: "a format",
+    KEY_FORMAT.expects: "a key format",
+    METADATA_FORMAT.expects: "a plain format",
 }
 """Part of what a key takes -> what the tables say instead. The page explains each at its top."""
 
@@ -54,6 +58,13 @@ def blocks() -> dict[str, str]:
     """Return block -> Markdown, for ``docs/configuration.md``."""
     return {
         "kafka": _keys([keys.BOOTSTRAP_SERVERS, keys.KAFKA.keys["allow_insecure_sasl"]]),
+        "formats": _table(
+            ("called", "takes"),
+            (
+                (f"*{EXPLAINED_ONCE[expects]}*", expects)
+                for expects in (FORMAT.expects, KEY_FORMAT.expects, METADATA_FORMAT.expects)
+            ),
+        ),
         **_incoming_blocks(),
         **{table.replace("_", "-"): _section(keys.INCOMING, table) for table in _TABLES},
         "incoming-spark": _section(keys.INCOMING, "spark"),

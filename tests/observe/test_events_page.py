@@ -16,6 +16,7 @@ from reactive_kafka import App, Observer, events
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.observe import events as inside
 from reactive_kafka.observe.events import (
+    ChannelEvent,
     Event,
     base,
     channel_events,
@@ -54,7 +55,10 @@ def rows(module: ModuleType) -> Iterator[str]:
     yield "|---|---|---|---|"
     for kind in kinds_in(module):
         fields = [
-            f"`{one.name}: {one.type}`".replace("|", "\\|") for one in dataclasses.fields(kind)
+            f"`{one.name}: {one.type}`".replace("|", "\\|")
+            for one in dataclasses.fields(kind)
+            # The page says once which events have a channel.
+            if one.name != "channel" or kind is ChannelEvent
         ]
         level = "info or warning" if "loudness" in vars(kind) and kind is not Event else kind.level
         yield f"| `{kind.__name__}` | {level} | {', '.join(fields) or '-'} | {meaning(kind)} |"
@@ -77,6 +81,18 @@ def section(heading: str) -> list[str]:
 @pytest.mark.parametrize("heading", HEADINGS)
 def test_the_page_has_every_event_with_its_fields(heading: str) -> None:
     assert section(heading) == list(rows(HEADINGS[heading]))
+
+
+def test_the_page_names_the_events_without_a_channel() -> None:
+    """The tables leave the field out."""
+    without = [
+        f"`{kind.__name__}`"
+        for module in HEADINGS.values()
+        for kind in kinds_in(module)
+        if "channel" not in {one.name for one in dataclasses.fields(kind)}
+    ]
+    names = f"{', '.join(without[:-1])} and {without[-1]}"
+    assert f"All events but {names} also have the field" in PAGE.read_text()
 
 
 def test_every_event_and_what_is_told_of_it_can_be_imported() -> None:
