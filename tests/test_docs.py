@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import click
+import httpx
 import pytest
 from opentelemetry import trace
 from opentelemetry.util._once import Once
@@ -208,6 +209,19 @@ def test_the_five_lines_of_the_quickstart_are_the_example() -> None:
     shown = {block.file: block.text for block in pages.blocks(quickstart) if block.file}
     assert shown["hello.py"] == (example / "hello.py").read_text()
     assert shown["reactive-kafka.toml"] == (example / "reactive-kafka.toml").read_text()
+
+
+async def until_ready(port: int) -> None:
+    """Wait until the service on this port is ready."""
+    async with asyncio.timeout(30), httpx.AsyncClient() as client:
+        while True:
+            try:
+                answer = await client.get(f"http://127.0.0.1:{port}/health/ready")
+            except httpx.TransportError:
+                answer = None
+            if answer is not None and answer.status_code == 200:
+                return
+            await asyncio.sleep(0.1)
 
 
 # -- keys and values

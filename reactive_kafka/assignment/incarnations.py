@@ -164,7 +164,7 @@ class Incarnations:
         return None if last is None else last.topic_id
 
     def failed(self, partition: TopicPartition) -> None:
-        """Note that the channel fails for a recreated topic: an operator must to choose a position."""
+        """Note that the channel fails: an operator must choose where it reads a recreated topic."""
         last = self._read.get(partition)
         if last is not None:
             last.has_failed = True
