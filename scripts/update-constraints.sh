@@ -30,7 +30,7 @@ write() { # file, arguments of uv...
 }
 
 write constraints.txt pyproject.toml --all-extras --group dev --group build "$@"
-write scripts/demo.txt pyproject.toml --extra embedded --extra rich --extra spark --constraints constraints.txt
+write scripts/demo.txt pyproject.toml --extra embedded --extra rich --constraints constraints.txt
 write deploy/requirements.txt pyproject.toml --extra standard --constraints constraints.txt
 write scripts/tools.txt --group pyproject.toml:tools "$@"
 # Only the script of axe is used of its package: our tests have a browser.
