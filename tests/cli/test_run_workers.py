@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -19,7 +20,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from reactive_kafka.broker.kafka_connector import KafkaConnector
-from tests.cli.process import COMMAND, Running, cli, running
+from tests.cli.process import COMMAND, Running, cli, environment, running
 
 PARTITIONS = 4
 SERVICE = """\
@@ -339,6 +340,27 @@ def test_json_logs_have_the_number_of_the_worker(folder: Path) -> None:
     (started,) = [line for line in lines if "started: " in line["message"]]
     assert started["worker_number"] == 1
     assert "worker_number" not in lines[0]
+
+
+def test_workers_end_when_the_reader_of_their_log_has_gone_with_the_supervisor(
+    folder: Path,
+) -> None:
+    command = [*COMMAND, "run", "service:app", "--workers", "2"]
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True
+    )
+    left = set()
+    assert process.stderr is not None
+    with process.stderr as log:
+        for line in log:
+            if "has loaded (pid " in line:
+                left.add(int(line.split("(pid ")[1].split(")")[0]))
+            if "worker 2 reactive_kafka: started: " in line:
+                break
+        process.kill()
+    process.wait(10.0)
+    assert len(left) == 2
+    wait_for_the_end(left, time.monotonic() + 10.0)
 
 
 def test_a_worker_that_hangs_is_not_live_and_the_others_still_answer(folder: Path) -> None:

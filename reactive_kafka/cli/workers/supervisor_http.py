@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -82,12 +82,12 @@ class SupervisorHttp:
         elif request.method == "POST" and request.path.startswith(TO_ALL):
             await _send(send, await self._to_all(request))
         else:
-            await self._forward(request, send)
+            await _until_gone(receive, self._forward(request, send))
 
     async def _probe(self, request: HttpRequest) -> WorkerAnswer:
         # The answer to a HEAD has no body, and the body is needed here.
         full = HttpRequest("GET", request.path, request.target, request.headers, b"")
-        asked = [self._ask(slot, full, PROBE_S) for slot in self._slots]
+        asked = [self._ask(slot, slot.process, full, PROBE_S) for slot in self._slots]
         found: list[WorkerProbe] = []
         for slot, answer in zip(self._slots, await asyncio.gather(*asked), strict=True):
             if isinstance(answer, WorkerAnswer) and answer.status not in (200, 503):
@@ -102,7 +102,7 @@ class SupervisorHttp:
         plain = HttpRequest("GET", "/metrics", "/metrics", headers, b"")
         async with self._scraping:
             processes = [(slot, slot.process) for slot in self._slots]
-            asked = [self._ask(slot, plain, ANSWER_S) for slot in self._slots]
+            asked = [self._ask(slot, process, plain, ANSWER_S) for slot, process in processes]
             found: dict[int, tuple[int, Families]] = {}
             for (slot, process), answer in zip(
                 processes, await asyncio.gather(*asked), strict=True
@@ -132,7 +132,7 @@ class SupervisorHttp:
 
     async def _to_all(self, request: HttpRequest) -> WorkerAnswer:
         """Send an action to all workers. The answer with the highest status is that of all."""
-        asked = [self._ask(slot, request, ANSWER_S) for slot in self._slots]
+        asked = [self._ask(slot, slot.process, request, ANSWER_S) for slot in self._slots]
         answers = [
             answer if isinstance(answer, WorkerAnswer) else _unavailable(slot, answer)
             for slot, answer in zip(self._slots, await asyncio.gather(*asked), strict=True)
@@ -140,13 +140,17 @@ class SupervisorHttp:
         return max(answers, key=lambda answer: answer.status)
 
     async def _ask(
-        self, slot: WorkerSlot, request: HttpRequest, within_s: float
+        self,
+        slot: WorkerSlot,
+        process: WorkerProcess | None,
+        request: HttpRequest,
+        within_s: float,
     ) -> WorkerAnswer | str:
-        """Return the answer of a worker, or why there is none."""
-        if slot.process is None:
+        """Return the answer of a worker's process, or why there is none."""
+        if process is None:
             return slot.last_end
         try:
-            return await slot.process.answer(
+            return await process.answer(
                 request.method, request.target, request.headers, request.body, within_s=within_s
             )
         except NoAnswerError as error:
@@ -205,6 +209,27 @@ def _worker_probe(slot: WorkerSlot, answer: WorkerAnswer | str) -> WorkerProbe:
         reason=answer,
         keeps_failing=slot.keeps_failing,
     )
+
+
+async def _until_gone(receive: Receive, answering: Coroutine[Any, Any, None]) -> None:
+    """Answer until the client has disconnected. A stream would go on for ever otherwise."""
+
+    async def gone() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    answer = asyncio.create_task(answering)
+    leaving = asyncio.create_task(gone())
+    try:
+        await asyncio.wait([answer, leaving], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+        if not answer.done():
+            answer.cancel()
+        await asyncio.wait([answer, leaving])
+    if not answer.cancelled():
+        # This raises what the answer has failed with.
+        answer.result()
 
 
 async def _request(scope: Mapping[str, Any], receive: Receive) -> HttpRequest:

@@ -54,7 +54,9 @@ class SupervisorLink:
         self._supervisor_is_gone()
 
     def _supervisor_is_gone(self) -> None:
-        os.write(2, b"reactive_kafka: the supervisor is gone: this worker drains and ends\n")
         os.kill(os.getpid(), signal.SIGTERM)
+        # Whoever read the log may be gone, too.
+        with contextlib.suppress(OSError):
+            os.write(2, b"reactive_kafka: the supervisor is gone: this worker drains and ends\n")
         time.sleep(ORPHAN_DRAIN_S)
         exit_now(1)
