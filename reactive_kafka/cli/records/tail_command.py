@@ -86,8 +86,8 @@ class TailRequest(NamedTuple):
     "--until",
     type=parse_bound,
     metavar="WHERE",
-    help="Where to end, in the same words; a record at that place is not read. Default: the log's end "
-    "when the command starts.",
+    help="Where to end, in the same words; a record at that place is not read. Default: the end of "
+    "the log when the command starts.",
 )
 @click.option(
     "--partition",
