@@ -167,7 +167,7 @@ def group_lines(row: GroupRow) -> list[str]:
         lines.append(f"  {member_text(member)}: {partitions}")
     unassigned = sorted(set(row.committed) - {tp for member in members for tp in member.partitions})
     if members and unassigned:
-        lines.append(f"  nobody has {', '.join(map(str, unassigned))}")
+        lines.append(f"  no member has {', '.join(map(str, unassigned))}")
     if row.lag is None:
         return [*lines, "it has committed nothing to Kafka"]
     count = counted(len(row.committed), "partition")

@@ -35,7 +35,7 @@ def progress_line(
     """Show a count while the block runs: in place on a terminal, else a line every few seconds.
 
     Args:
-        doing: What is done, as a past participle: ``replayed``.
+        doing: The past participle of the work: ``replayed``.
         done: Returns how many are done. It is called from another thread.
         total: How many there are, if that is known.
         what: The noun of what is counted.
@@ -50,7 +50,7 @@ def progress_line(
 
 @contextmanager
 def waiting_line(doing: str) -> Iterator[None]:
-    """Show what is waited for while the block runs, such as ``asking the brokers``."""
+    """Show a text such as ``asking the brokers`` and the seconds so far, while the block runs."""
     with _showing(lambda elapsed_s: waiting_text(doing, elapsed_s)):
         yield
 

@@ -61,7 +61,7 @@ def test_a_group_is_shown_with_the_partitions_of_its_members(broker: MemoryBroke
     assert lines[0] == "group billing: classic, Stable, 1 member"
     assert lines[1].startswith("  worker at memory (")
     assert lines[1].endswith("): clicks-0, clicks-1")
-    assert lines[2:] == ["  nobody has orders-0, orders-1", "3 records behind, in 2 partitions"]
+    assert lines[2:] == ["  no member has orders-0, orders-1", "3 records behind, in 2 partitions"]
 
 
 def test_an_unknown_group_is_an_error(broker: MemoryBroker) -> None:

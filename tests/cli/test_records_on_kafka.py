@@ -153,7 +153,7 @@ def test_an_interrupted_produce_says_what_was_written(pair: TopicPair) -> None:
         assert process.stdin is not None
         process.stdin.write(b"one\n")
         process.stdin.flush()
-        # A line of a pipe is sent as it comes, though the input goes on.
+        # A line of a pipe is sent as it comes, though the input has not ended.
         seen = pair.run("tail", pair.name, "--follow", "--from", "earliest", "--limit", "1")
         assert seen.out == "one\n"
         process.send_signal(signal.SIGINT)

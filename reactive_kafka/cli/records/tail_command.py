@@ -86,8 +86,8 @@ class TailRequest(NamedTuple):
     "--until",
     type=parse_bound,
     metavar="WHERE",
-    help="Where to end, in the same words; what is there is not read. Default: the end of the log "
-    "when the command starts.",
+    help="Where to end, in the same words; a record at that place is not read. Default: the end of "
+    "the log when the command starts.",
 )
 @click.option(
     "--partition",
@@ -275,7 +275,7 @@ class RecordPrinter:
         """Print a record.
 
         Raises:
-            BrokenPipeError: Nobody reads the output any more.
+            BrokenPipeError: The program that reads the output has ended.
         """
         try:
             line = await with_schemas(partial(self._line, partition, record))

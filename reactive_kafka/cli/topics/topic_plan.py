@@ -118,7 +118,7 @@ def _plain(step: TopicStep, name: str) -> Any:
 def plan_topics(
     declared: Iterable[TopicSettings], existing: Mapping[str, ExistingTopic]
 ) -> TopicPlan:
-    """Return the steps from what exists to what is declared. Topics that are not declared stay."""
+    """Return the steps that make the topics as they are declared. All other topics stay."""
     steps: list[TopicStep] = []
     refused: list[str] = []
     for topic in declared:
