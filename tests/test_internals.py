@@ -5,6 +5,7 @@ with it.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +66,16 @@ def test_a_way_has_at_most_eight_steps_and_each_is_a_file_of_its_own(way: str) -
     )
     assert [file for (file,) in files if not exists(file)] == []
     assert len({file for (file,) in files}) == len(files)
+
+
+def test_every_file_that_is_named_exists() -> None:
+    names = {Path(file).name for file in FILE.findall(PAGE.read_text())}
+    files = {
+        path.name
+        for folder in (PACKAGE, "tests", "benchmarks")
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    assert names - files == set()
 
 
 def test_what_is_changed_leads_to_files_and_tests() -> None:
