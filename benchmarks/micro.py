@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.settings import IncomingSettings
@@ -21,12 +21,11 @@ from reactive_kafka.delivery.assembly import record_workers
 from reactive_kafka.delivery.invocation import Invocation
 from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.delivery.lanes.queue import LaneQueue
-from reactive_kafka.delivery.workers.interface import WorkerSetup
 from reactive_kafka.delivery.workers.worker import Worker
 from reactive_kafka.formats import record_decoder_for
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.delivery_hook import NoHook
+from tests.delivery.worker_setups import worker_setup
 
 PARTITION = TopicPartition("orders", 0)
 CHUNK = 500
@@ -115,13 +114,9 @@ async def dispatch(*, wants_message: bool) -> None:
     invocation = Invocation(
         call=noop, decode=None, decode_record=EVENTS, wants_message=wants_message, ack="post"
     )
-    # Asked only about failures.
-    host: Any = None
     lanes = LaneQueue(shared=False)
-    setup = WorkerSetup(
-        settings, lanes, SYSTEM_CLOCK, lambda task, name, context=None: None, NoHook("orders")
-    )
-    pool = record_workers(setup, host, invocation)
+    setup = worker_setup(settings, lanes, SYSTEM_CLOCK, lambda task, name, context=None: None)
+    pool = record_workers(setup, copy_context(), invocation)
     worker = Worker(pool, copy_context())
     worker.follow("take")
     worker.stretch_end = math.inf
@@ -147,13 +142,9 @@ async def dispatch_by_key(keys: int) -> None:
     invocation = Invocation(
         call=noop, decode=None, decode_record=EVENTS, wants_message=True, ack="post"
     )
-    # Asked only about failures.
-    host: Any = None
     lanes = LaneQueue(shared=False, key_of=attrgetter("key"), keys_are_total=True)
-    setup = WorkerSetup(
-        settings, lanes, SYSTEM_CLOCK, lambda task, name, context=None: None, NoHook("orders")
-    )
-    pool = record_workers(setup, host, invocation)
+    setup = worker_setup(settings, lanes, SYSTEM_CLOCK, lambda task, name, context=None: None)
+    pool = record_workers(setup, copy_context(), invocation)
     worker = Worker(pool, copy_context())
     worker.follow("take")
     worker.stretch_end = math.inf
@@ -171,13 +162,10 @@ async def dispatch_by_key(keys: int) -> None:
 
 
 class Running:
-    """What a channel with workers asks of its session, and the workers' tasks."""
+    """The tasks of the workers."""
 
     def __init__(self) -> None:
         self.tasks: list[asyncio.Task[None]] = []
-
-    def progress(self, lane: Lane) -> None:
-        """A worker turns away from a lane."""
 
     def spawn(self, work: Any, name: str, context: Context | None = None) -> None:
         """Start a worker."""
@@ -203,8 +191,8 @@ async def wait_at_once(in_flight: int, ordering: Literal["key", "unordered"]) ->
     invocation = Invocation(
         call=sleep, decode=None, decode_record=EVENTS, wants_message=True, ack="post"
     )
-    setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, running.spawn, NoHook("orders"))
-    pool = record_workers(setup, cast(Any, running), invocation)
+    setup = worker_setup(settings, lanes, SYSTEM_CLOCK, running.spawn)
+    pool = record_workers(setup, copy_context(), invocation)
     tracker = OffsetTracker(PARTITION, 0)
     lane = lanes.new(tracker)
     records = with_keys(RECORDS)
