@@ -162,7 +162,7 @@ async def dispatch_by_key(keys: int) -> None:
 
 
 class Running:
-    """Starts the workers, and keeps their tasks."""
+    """The tasks of the workers."""
 
     def __init__(self) -> None:
         self.tasks: list[asyncio.Task[None]] = []

@@ -101,11 +101,11 @@ class Incarnations:
         self._steps += 1
         return self._steps
 
-    def told(self, question: int, answers: Iterable[TopicIds]) -> None:
+    def some_answered(self, question: int, answers: Iterable[TopicIds]) -> None:
         """Some brokers have answered. That can end the belief in an id, and not begin one."""
         self._note(question, answers, by_all=False)
 
-    def told_by_all(self, question: int, answers: Sequence[TopicIds]) -> None:
+    def all_answered(self, question: int, answers: Sequence[TopicIds]) -> None:
         """All brokers were asked, and these have answered."""
         living = _living(answers)
         if living:
@@ -130,30 +130,32 @@ class Incarnations:
 
     def are_in_doubt(self, names: Collection[str]) -> bool:
         """Whether a broker gives another id of one of these topics: then ask all brokers."""
-        return any(topic.possible - {topic.believed} for topic in self._known(names).values())
+        return any(
+            topic.possible - {topic.believed} for topic in self._with_answers(names).values()
+        )
 
     def why_undecided(self, names: Collection[str]) -> str | None:
         """Why the ids of these topics are not known, although brokers have given some.
 
         None: they are known, or no broker has given any.
         """
-        for name, topic in sorted(self._known(names).items()):
+        for name, topic in sorted(self._with_answers(names).items()):
             if topic.believed is None and topic.possible:
                 ids = " and ".join(sorted(topic.possible))
                 return f"topic {name!r} was just created again: the brokers give {ids} as its id"
         return None
 
-    def _known(self, names: Collection[str]) -> dict[str, _TopicAnswers]:
+    def _with_answers(self, names: Collection[str]) -> dict[str, _TopicAnswers]:
         return {name: self._topics[name] for name in names if name in self._topics}
 
-    def of(self, name: str) -> str | None:
+    def id_of(self, name: str) -> str | None:
         """The id of a topic; None: it is not known."""
         topic = self._topics.get(name)
         return None if topic is None else topic.believed
 
     def reads(self, partition: TopicPartition) -> str | None:
         """A partition is read from here on; returns the id of its topic, None if not known."""
-        now = self.of(partition.topic)
+        now = self.id_of(partition.topic)
         if now is not None:
             self._read[partition] = _LastRead(now)
         return now
@@ -164,7 +166,7 @@ class Incarnations:
         return None if last is None else last.topic_id
 
     def failed(self, partition: TopicPartition) -> None:
-        """Note that the channel fails: an operator must choose where it reads a recreated topic."""
+        """The channel fails for a recreated topic: an operator has to choose the position."""
         last = self._read.get(partition)
         if last is not None:
             last.has_failed = True
@@ -180,7 +182,7 @@ class Incarnations:
         Args:
             belongs_to: The id of the topic of the position, or how it begins: no more is stored.
         """
-        now = self.of(topic)
+        now = self.id_of(topic)
         if now is None or belongs_to is None or now.startswith(belongs_to):
             return None
         return f"topic {topic!r} was deleted and recreated: its id was {belongs_to}, and is {now}"

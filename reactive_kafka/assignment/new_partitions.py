@@ -73,7 +73,7 @@ class NewPartitions:
         self._known = self._with_ids(partition for partition, end in ends.items() if end > 0)
 
     def _with_ids(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str | None]:
-        return {partition: self._incarnations.of(partition.topic) for partition in partitions}
+        return {partition: self._incarnations.id_of(partition.topic) for partition in partitions}
 
     async def _existing(self, consumer: Consumer) -> set[TopicPartition]:
         subscription = self._context.settings.subscription

@@ -46,10 +46,10 @@ class RecreatedTopics:
         topics = self._read_topics()
         known = self._incarnations
         question = known.asks()
-        known.told(question, await consumer.topic_ids(topics))
+        known.some_answered(question, await consumer.topic_ids(topics))
         if known.are_in_doubt(topics):
             question = known.asks()
-            known.told_by_all(question, await consumer.topic_ids(topics, of_all=True))
+            known.all_answered(question, await consumer.topic_ids(topics, of_all=True))
 
     async def ask_before_reading(self, consumer: Consumer) -> None:
         """Ask as :meth:`ask` does, before reading starts: what is read must belong to one id.

@@ -130,7 +130,7 @@ class CatchUp:
                 }
             ):
                 self._reached = assignment
-                await self._tell(ends.partitions)
+                await self._call_hooks(ends.partitions)
                 self._told = assignment
                 return
             await asyncio.sleep(LOOK_S)
@@ -147,7 +147,7 @@ class CatchUp:
             return RETRY_S
         return ASK_S
 
-    async def _tell(self, partitions: frozenset[TopicPartition]) -> None:
+    async def _call_hooks(self, partitions: frozenset[TopicPartition]) -> None:
         for hook in self._hooks:
             call = as_hook_of(self._channel, partial(hook, partitions))
             error = await outcome_of(call, f"on_caught_up of {self._channel}", None)

@@ -275,7 +275,7 @@ class ChannelSession:
                 [partition.lane for partition in client.table if partition.lane is not None]
             )
 
-    def look(self) -> None:
+    def compact_windows(self) -> None:
         """Drop settled records from the windows and record their latency; at most 100 partitions.
 
         If there are more, the next call continues with the others.

@@ -31,7 +31,7 @@ from reactive_kafka.outgoing.transactions.emitter_transaction import EmitterTran
 from reactive_kafka.records import HeaderPairs, TopicPartition, record_of
 from reactive_kafka.tasks import HomeLoop
 from reactive_kafka.verdicts.ageing import not_ageing
-from reactive_kafka.verdicts.unawaited import awaited_or_told
+from reactive_kafka.verdicts.unawaited import awaited_or_reported
 
 T = TypeVar("T")
 
@@ -189,7 +189,7 @@ class Emitter:
         # It stays the same for a whole run.
         self._around = self._current_middleware()
 
-    @awaited_or_told("emitter.send(...)")
+    @awaited_or_reported("emitter.send(...)")
     async def send(
         self,
         value: Any,
@@ -341,7 +341,7 @@ class Emitter:
         headers: HeaderPairs = (),
         reply_type: Any = Any,
     ) -> Any: ...
-    @awaited_or_told("emitter.request(...)")
+    @awaited_or_reported("emitter.request(...)")
     async def request(
         self,
         value: Any,

@@ -138,7 +138,7 @@ def _invocation(
     )
 
     def make(setup: WorkerSetup) -> Invocation:
-        made = replace(invocation, around=_both(setup.origins.around, invocation.around))
+        made = replace(invocation, around=_nested(setup.origins.around, invocation.around))
         # Transactions belong to a session, as its partitions do.
         hook = setup.acknowledger.hook
         if targets and isinstance(hook, ExactlyOnce):
@@ -148,7 +148,7 @@ def _invocation(
     return make
 
 
-def _both(
+def _nested(
     outer: Callable[[Call], Call] | None, inner: Callable[[Call], Call] | None
 ) -> Callable[[Call], Call] | None:
     """Return what puts *outer* around what *inner* puts around a call; either may be missing."""

@@ -380,7 +380,7 @@ def _tick(run: Run, flush: Callable[[], None]) -> None:
     flush()
     if run.channels is not None:
         for channel in run.channels.incoming.values():
-            channel.session.look()
+            channel.session.compact_windows()
 
 
 async def _close(connector: Connector) -> None:

@@ -72,7 +72,7 @@ _NUMBERS = itertools.count()
 """Numbers the sends in the order in which they were made."""
 
 
-class AwaitedOrTold(Coroutine[Any, Any, T]):
+class AwaitedOrReported(Coroutine[Any, Any, T]):
     """A coroutine that tells its caller if it is dropped before it has begun.
 
     Awaiting it, throwing into it (as a task does that is cancelled early) and closing it each count
@@ -128,7 +128,7 @@ class AwaitedOrTold(Coroutine[Any, Any, T]):
             self._caller.drop(self._number, self._what)
 
 
-def awaited_or_told(
+def awaited_or_reported(
     what: str,
 ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
     """Decorate an async method: a call of it that is never awaited is an error of the caller.
@@ -142,7 +142,7 @@ def awaited_or_told(
     ) -> Callable[P, Coroutine[Any, Any, T]]:
         @functools.wraps(function)
         def call(*arguments: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
-            return AwaitedOrTold(function(*arguments, **named), what)
+            return AwaitedOrReported(function(*arguments, **named), what)
 
         # Frameworks ask whether to await what they call, for example Starlette's background tasks.
         if sys.version_info >= (3, 12):
@@ -166,7 +166,7 @@ def raise_if_dropped(who: str, result: object = None, *, in_thread: bool = False
     """
     caller = CALLER.get()
     what = None if caller is None else caller.take()
-    if what is None and type(result) is AwaitedOrTold and not result._has_begun:
+    if what is None and type(result) is AwaitedOrReported and not result._has_begun:
         what = result._what
         # It will not begin: without this Python would warn, too.
         result.close()
@@ -194,7 +194,7 @@ def checking(
             if caller is not None:
                 caller.call_raised()
             raise
-        if DROPPED or type(result) is AwaitedOrTold:
+        if DROPPED or type(result) is AwaitedOrReported:
             raise_if_dropped(who, result, in_thread=in_thread)
         return result
 

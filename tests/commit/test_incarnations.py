@@ -23,9 +23,9 @@ def tell(known: Incarnations, *answers: TopicIds, by_all: bool = False) -> None:
     """Play one question and its answers."""
     question = known.asks()
     if by_all:
-        known.told_by_all(question, answers)
+        known.all_answered(question, answers)
     else:
-        known.told(question, answers)
+        known.some_answered(question, answers)
 
 
 def believing(id: str, *silent: int) -> Incarnations:
@@ -58,20 +58,20 @@ def test_where_no_id_is_told_nothing_is_void() -> None:
 def test_one_broker_alone_begins_no_belief() -> None:
     known = Incarnations()
     tell(known, said(1, "a"))
-    assert known.of("orders") is None
+    assert known.id_of("orders") is None
     assert known.are_in_doubt(["orders"])
 
 
 def test_brokers_that_disagree_at_first_are_not_believed_before_they_agree() -> None:
     known = Incarnations()
     tell(known, said(1, "b"), said(2, "a"), said(3, "b"), by_all=True)
-    assert known.of("orders") is None
+    assert known.id_of("orders") is None
     why = known.why_undecided(["orders"])
     assert why == "topic 'orders' was just created again: the brokers give a and b as its id"
     tell(known, said(2, "b"))
     assert known.why_undecided(["orders"]) is not None
     tell(known, said(1, "b"), said(2, "b"), said(3, "b"), by_all=True)
-    assert known.of("orders") == "b"
+    assert known.id_of("orders") == "b"
     assert known.why_undecided(["orders"]) is None
 
 
@@ -79,21 +79,21 @@ def test_an_old_id_of_a_broker_that_was_silent_changes_no_belief() -> None:
     """It was frozen when the topic was deleted and created, and the process started after that."""
     known = believing("b", 2)
     tell(known, said(2, "a"))
-    assert known.of("orders") == "b"
+    assert known.id_of("orders") == "b"
     tell(known, said(1, "b"), said(2, "a"), said(3, "b"), by_all=True)
-    assert known.of("orders") == "b"
+    assert known.id_of("orders") == "b"
     tell(known, said(2, "b"))
     tell(known, said(3, "b"))
-    assert known.of("orders") == "b"
+    assert known.id_of("orders") == "b"
     assert not known.are_in_doubt(["orders"])
 
 
 def test_an_id_that_was_believed_wrongly_makes_way_for_the_newer_one() -> None:
     known = believing("a", 1, 3)
     tell(known, said(1, "b"), said(2, "a"), said(3, "b"), by_all=True)
-    assert known.of("orders") == "a"
+    assert known.id_of("orders") == "a"
     tell(known, said(2, "b"))
-    assert known.of("orders") == "b"
+    assert known.id_of("orders") == "b"
     assert known.why_void("orders", "a") is not None
 
 
@@ -101,16 +101,16 @@ def test_a_broker_that_is_gone_holds_up_no_belief() -> None:
     known = believing("a", 1, 3)
     left = frozenset({1, 3})
     tell(known, said(1, "b", left), said(3, "b", left), by_all=True)
-    assert known.of("orders") == "b"
+    assert known.id_of("orders") == "b"
 
 
 def test_an_id_that_comes_back_is_believed_again_if_no_broker_had_replaced_it() -> None:
     known = believing("b", 1, 3)
     left = frozenset({1, 3})
     tell(known, said(1, "a", left), said(3, "a", left), by_all=True)
-    assert known.of("orders") == "a"
+    assert known.id_of("orders") == "a"
     tell(known, said(1, "b", left))
-    assert known.of("orders") == "b"
+    assert known.id_of("orders") == "b"
 
 
 @pytest.mark.parametrize("by_all", [False, True])
@@ -118,7 +118,7 @@ def test_an_id_that_a_broker_has_replaced_is_never_believed_again(by_all: bool) 
     known = believing("a")
     tell(known, said(1, "b"))
     tell(known, said(3, "a"), by_all=by_all)
-    assert known.of("orders") == "b"
+    assert known.id_of("orders") == "b"
 
 
 def test_a_broker_that_is_cut_off_from_the_cluster_does_not_hold_up_the_start() -> None:
@@ -128,15 +128,15 @@ def test_a_broker_that_is_cut_off_from_the_cluster_does_not_hold_up_the_start() 
     known = Incarnations()
     left = frozenset({1, 3})
     tell(known, said(1, "b", left), said(2, "a"), said(3, "b", left), by_all=True)
-    assert known.of("orders") == "b"
+    assert known.id_of("orders") == "b"
 
 
 def test_answers_that_come_in_another_order_than_they_were_given_replace_nothing() -> None:
     known = believing("a")
     slow, quick = known.asks(), known.asks()
-    known.told(quick, [said(1, "b")])
-    known.told(slow, [said(1, "a")])
-    assert known.of("orders") == "b"
+    known.some_answered(quick, [said(1, "b")])
+    known.some_answered(slow, [said(1, "a")])
+    assert known.id_of("orders") == "b"
     assert known.why_void("orders", "b") is None
 
 
@@ -145,7 +145,7 @@ def test_a_topic_that_is_created_again_for_ever_takes_no_more_memory() -> None:
     for number in range(1, 1000):
         for broker in THREE:
             tell(known, said(broker, str(number)))
-    assert known.of("orders") == "999"
+    assert known.id_of("orders") == "999"
     assert len(known._topics["orders"]._replaced) < 20
 
 
@@ -219,10 +219,10 @@ class Reader:
         if self._data.draw(st.sampled_from(["now", "now", "later"]), label="comes") == "later":
             return
         for question, answer in self._data.draw(st.permutations(self._on_their_way), label="come"):
-            known.told(question, [answer])
+            known.some_answered(question, [answer])
         self._on_their_way.clear()
         if known.are_in_doubt(["orders"]) and (answers := brokers.answers()):
-            known.told_by_all(known.asks(), answers)
+            known.all_answered(known.asks(), answers)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -236,9 +236,9 @@ class Reader:
     def look_at_each(self, brokers: Sequence[int]) -> None:
         """Each broker has been asked."""
         for broker in brokers:
-            self.known.told(self.known.asks(), [self._brokers.answer(broker)])
+            self.known.some_answered(self.known.asks(), [self._brokers.answer(broker)])
             if self.known.are_in_doubt(["orders"]):
-                self.known.told_by_all(self.known.asks(), self._brokers.answers())
+                self.known.all_answered(self.known.asks(), self._brokers.answers())
             self._go_on()
 
 

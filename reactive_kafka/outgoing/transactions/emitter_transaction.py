@@ -26,7 +26,7 @@ from reactive_kafka.outgoing.transactions.transactional_writer import Transactio
 from reactive_kafka.records import HeaderPairs, record_of
 from reactive_kafka.tasks import HomeLoop
 from reactive_kafka.verdicts.ageing import not_ageing
-from reactive_kafka.verdicts.unawaited import awaited_or_told
+from reactive_kafka.verdicts.unawaited import awaited_or_reported
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class EmitterTransaction:
         self._open = (await self._at_home(home, begin), channel, home)
         return self
 
-    @awaited_or_told("tx.send(...)")
+    @awaited_or_reported("tx.send(...)")
     async def send(
         self,
         value: Any,
