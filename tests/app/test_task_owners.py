@@ -72,6 +72,7 @@ PASSED_ON = {"nacks.letter_writer._in_background", "tasks.start"}
 """They start what others give them."""
 
 AWAITED = {
+    "http.server.serve_handed": "of a worker of --workers; its failure ends the run, as that of serve",
     "delivery.workers.isolation.in_task": "waited for there",
     "broker.aiokafka.kafka_consumer.stop": "whoever disconnects waits for it",
     "broker.aiokafka.membership.assign": "its listener keeps what it raises for the next poll",

@@ -29,7 +29,8 @@ def on_terminal(code: str, extra: Mapping[str, str] | None = None, lines: int = 
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            env=environment({"TERM": "xterm", **(extra or {})}),
+            # The size is that of the terminal, not that of variables.
+            env=environment({"TERM": "xterm", "LINES": "", "COLUMNS": "", **(extra or {})}),
         )
         os.close(theirs)
         while True:

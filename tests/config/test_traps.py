@@ -14,7 +14,7 @@ import reactive_kafka
 from reactive_kafka.config.startup_warnings.traps import VARIABLES
 from tests.config.loading import incoming, loaded, unused, write
 
-OURS = re.compile(r"REACTIVE_KAFKA_(?!_)[A-Z_]*[A-Z]")
+OURS = re.compile(r"(?<!_)REACTIVE_KAFKA_(?!_)[A-Z_]*[A-Z]")
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ VARIABLES = frozenset(
         "REACTIVE_KAFKA_LOG_LEVEL",
         "REACTIVE_KAFKA_PORT",
         "REACTIVE_KAFKA_TEST_BOOTSTRAP",
+        "REACTIVE_KAFKA_WORKERS",
     }
 )
 """The variables with single underscores that something of this package reads."""
