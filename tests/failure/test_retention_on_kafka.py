@@ -104,6 +104,7 @@ async def test_letters_of_records_30_days_old_outlive_a_retention_of_a_week(serv
     await write_old(servers, "backfill", b"1", b"2", b"3", at_ms=old_ms)
     settings = {
         "kafka": {"bootstrap_servers": servers},
+        "http": {"enabled": False},
         "incoming": {
             "backfill": {
                 "group_id": "g",

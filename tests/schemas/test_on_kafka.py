@@ -128,6 +128,7 @@ async def test_a_service_outlives_every_fault_of_its_registry_and_loses_nothing(
     app = App(
         {
             "kafka": {"bootstrap_servers": kafka},
+            "http": {"enabled": False},
             "schema_registry": {"url": registry.url, "timeout": "300ms"},
             "incoming": {"orders": {**orders, "value_deserializer": "avro"}},
             "outgoing": {"out": {"topic": out, "value_serializer": "avro"}},
@@ -185,6 +186,7 @@ async def test_a_service_of_cloud_events_reads_and_writes_both_modes(kafka: str)
     app = App(
         {
             "kafka": {"bootstrap_servers": kafka},
+            "http": {"enabled": False},
             "incoming": {
                 "orders": {"topic": topic, "group_id": group, "auto_offset_reset": "earliest"}
             },
