@@ -41,7 +41,8 @@ DIST ?= dist
 SBOM_LOCK ?= deploy/requirements.txt
 FAST := not kafka and not prometheus and not postgres and not redis and not spark and not release \
     and not long_faults
-# Those that need servers. What is in ALONE kills, stops and times them: it runs when nothing else does.
+# Those that need servers. What is in ALONE times them, or needs a core for itself: one test of Spark and one of another
+# server at a time (tests/conftest.py names the two groups).
 REAL := not ($(FAST)) and not long_faults
 SPARK_ALONE := broker_away cluster connect connect_ranges engine failures runner session
 ALONE := tests/faults tests/examples tests/broker/hazards tests/cli tests/harness tests/release tests/test_docs.py \
@@ -78,7 +79,7 @@ test: setup ## Run every test: real Kafka, Prometheus, PostgreSQL, Redis and Spa
 ifeq ($(PYTEST_ARGS),)
 	@$(BIN)/python -m pytest -n 3 -m '$(FAST)'
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m '$(REAL)' $(addprefix --ignore=,$(ALONE))
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m '$(REAL)' $(ALONE)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m '$(REAL)' $(ALONE)
 else
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 endif
