@@ -41,8 +41,9 @@ DIST ?= dist
 SBOM_LOCK ?= deploy/requirements.txt
 FAST := not kafka and not prometheus and not postgres and not redis and not spark and not release \
     and not long_faults
-# Those that need servers. What is in ALONE times them, or needs a core for itself: one test of Spark and one of another
-# server at a time (tests/conftest.py names the two groups).
+# Those that need servers. What is in ALONE times them, or needs a core for itself. It runs in two processes, one for the
+# tests of Spark, which compute, and one for all others, which mostly wait. Each runs its tests in order: Spark's Java
+# process keeps the jars that the first test asked for.
 REAL := not ($(FAST)) and not long_faults
 SPARK_ALONE := broker_away cluster connect connect_ranges engine failures runner session
 ALONE := tests/faults tests/examples tests/broker/hazards tests/cli tests/harness tests/release tests/test_docs.py \
@@ -79,7 +80,11 @@ test: setup ## Run every test: real Kafka, Prometheus, PostgreSQL, Redis and Spa
 ifeq ($(PYTEST_ARGS),)
 	@$(BIN)/python -m pytest -n 3 -m '$(FAST)'
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m '$(REAL)' $(addprefix --ignore=,$(ALONE))
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m '$(REAL)' $(ALONE)
+	@log="$$(mktemp)"; trap 'rm -f "$$log"' EXIT; \
+	    $(BIN)/python -m pytest -m '($(REAL)) and spark' $(ALONE) > "$$log" 2>&1 & spark=$$!; \
+	    others=0; $(BIN)/python -m pytest -m '($(REAL)) and not spark' $(ALONE) || others=$$?; \
+	    of_spark=0; wait $$spark || of_spark=$$?; \
+	    cat "$$log"; ((others == 0 && of_spark == 0))
 else
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 endif

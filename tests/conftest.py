@@ -25,17 +25,6 @@ settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Name the group of each test for `--dist loadgroup`: tests of Spark, and all others.
-
-    The last part of `make test` runs the two groups at the same time. Tests of faults mostly wait
-    for servers, and tests of Spark mostly compute; two tests of one group would time each other.
-    """
-    for item in items:
-        group = "spark" if item.get_closest_marker("spark") is not None else "servers"
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture(scope="session", autouse=True)
 def children_heed_signals() -> Iterator[None]:
     """Processes that tests start heed signals, although this one may ignore them.
