@@ -48,7 +48,7 @@ class Deadlines:
     commit_s: float = 0.0
     # Reserved for hooks.
     hooks_s: float = 0.0
-    # There is less time than the steps may take if the group does not wait for them.
+    # The group waits for less time than the steps may take.
     is_short: bool = False
 
     @property

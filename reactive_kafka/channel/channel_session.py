@@ -177,7 +177,7 @@ class ChannelSession:
         )
 
     def _may_start(self) -> None:
-        # A method of its own, because the lanes are made before what handles their records.
+        # A method, because the lanes are made before the object that handles their records.
         self._handling.arrived()
 
     def _new_workers(

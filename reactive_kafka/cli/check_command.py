@@ -152,7 +152,7 @@ class CheckedApp:
 
     @classmethod
     def of(cls, app: App) -> CheckedApp:
-        """Return what is shown of an application that has been configured."""
+        """Return the report on an application that has been configured."""
         app_warnings = list(app.plan.warnings)
         if app.declared.warning:
             app_warnings.append(app.declared.warning)

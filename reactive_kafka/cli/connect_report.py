@@ -39,7 +39,7 @@ class AskedCluster:
     partitions: dict[TopicPartition, str] = field(default_factory=dict)
 
     def missing(self, known: Mapping[str, Iterable[TopicPartition]]) -> Iterator[str]:
-        """Yield what is not there. *known* is topic -> partitions of the cluster."""
+        """Yield the topics that are missing. *known*: topic -> partitions of the cluster."""
         for topic, uses in self.topics.items():
             if topic not in known:
                 yield f"{', '.join(uses)}: there is no topic {topic!r} at {self.servers}"
@@ -78,7 +78,7 @@ async def _within(what: str, asking: Awaitable[list[str]]) -> list[str]:
 
 
 async def _cluster(cluster: AskedCluster) -> list[str]:
-    # A test may put a connector of its own in the place of Kafka's.
+    # A test may replace Kafka's connector.
     given = click.get_current_context().obj
     connector = (given or KafkaConnector)(cluster.servers)
     try:

@@ -65,7 +65,7 @@ class LagHistory:
     def add(self, now: float, offsets: Mapping[PartitionKey, PartitionOffsets]) -> None:
         """Keep what was seen at *now*, in seconds."""
         self._looks.append((now, dict(offsets)))
-        # The first look that is kept is at least as old as the window, if there is one.
+        # The first look that is kept is at least as old as the window, if any look is.
         while len(self._looks) > 2 and self._looks[1][0] <= now - WINDOW_S:
             self._looks.popleft()
 

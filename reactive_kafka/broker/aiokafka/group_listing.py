@@ -122,6 +122,23 @@ class ListGroups(Request[ListGroupsStruct]):  # type: ignore[misc]
         return version([], {}) if version is ListGroupsRequest_v4 else version()
 
 
+def _described_groups(*member: Any) -> Any:
+    """Return the schema of an answer about groups, which differ in the fields of their members."""
+    group = (
+        ("error_code", Int16),
+        ("error_message", TEXT),
+        ("group_id", TEXT),
+        ("state", TEXT),
+        ("group_epoch", Int32),
+        ("assignment_epoch", Int32),
+        ("assignor", TEXT),
+        ("members", CompactArray(*member)),
+        ("authorized_operations", Int32),
+        TAGS,
+    )
+    return Schema(("throttle_time_ms", Int32), ("groups", CompactArray(*group)), TAGS)
+
+
 # aiokafka is untyped.
 class ConsumerGroupDescribeResponse_v0(Response):  # type: ignore[misc]
     """Source: ConsumerGroupDescribeResponse.json of Kafka."""
@@ -141,19 +158,7 @@ class ConsumerGroupDescribeResponse_v0(Response):  # type: ignore[misc]
         ("target_assignment", _ASSIGNMENT),
         TAGS,
     )
-    _GROUP = (
-        ("error_code", Int16),
-        ("error_message", TEXT),
-        ("group_id", TEXT),
-        ("state", TEXT),
-        ("group_epoch", Int32),
-        ("assignment_epoch", Int32),
-        ("assignor", TEXT),
-        ("members", CompactArray(*_MEMBER)),
-        ("authorized_operations", Int32),
-        TAGS,
-    )
-    SCHEMA = Schema(("throttle_time_ms", Int32), ("groups", CompactArray(*_GROUP)), TAGS)
+    SCHEMA = _described_groups(*_MEMBER)
 
 
 # aiokafka is untyped.
@@ -195,19 +200,7 @@ class ShareGroupDescribeResponse_v1(Response):  # type: ignore[misc]
         ("assignment", _ASSIGNMENT),
         TAGS,
     )
-    _GROUP = (
-        ("error_code", Int16),
-        ("error_message", TEXT),
-        ("group_id", TEXT),
-        ("state", TEXT),
-        ("group_epoch", Int32),
-        ("assignment_epoch", Int32),
-        ("assignor", TEXT),
-        ("members", CompactArray(*_MEMBER)),
-        ("authorized_operations", Int32),
-        TAGS,
-    )
-    SCHEMA = Schema(("throttle_time_ms", Int32), ("groups", CompactArray(*_GROUP)), TAGS)
+    SCHEMA = _described_groups(*_MEMBER)
 
 
 # aiokafka is untyped.

@@ -46,7 +46,7 @@ COMMITTED = {"isolation_level": "read_committed"}
 
 
 def _ignore(count: int) -> None:
-    """Report to nobody."""
+    """Report no progress."""
 
 
 @asynccontextmanager

@@ -70,7 +70,7 @@ class Confirmations:
             await self._change()
 
     async def all_answered(self) -> None:
-        """Wait until there is an answer for each record."""
+        """Wait until the broker has answered for each record."""
         while self._sent:
             await self._change()
 

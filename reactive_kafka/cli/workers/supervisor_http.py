@@ -97,7 +97,7 @@ class SupervisorHttp:
         return _json(probe, 200 if probe["status"] == "UP" else 503)
 
     async def _metrics(self, request: HttpRequest) -> WorkerAnswer:
-        # The workers answer in Prometheus text, which is what is summed.
+        # The sums are made from Prometheus text.
         headers = tuple(pair for pair in request.headers if pair[0] != "accept")
         plain = HttpRequest("GET", "/metrics", "/metrics", headers, b"")
         async with self._scraping:
@@ -146,7 +146,7 @@ class SupervisorHttp:
         request: HttpRequest,
         within_s: float,
     ) -> WorkerAnswer | str:
-        """Return the answer of a worker's process, or why there is none."""
+        """Return the answer of a worker's process, or the reason for its absence."""
         if process is None:
             return slot.last_end
         try:
