@@ -26,6 +26,19 @@ settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session", autouse=True)
+def make_starts_afresh() -> Iterator[None]:
+    """The `make` that a test runs is a top-level one, although `make test` may run the test.
+
+    Make passes its flags and its depth to its children. A nested make prints which folder it enters
+    and leaves, and would wait for job slots of the outer one.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
+            patch.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def children_heed_signals() -> Iterator[None]:
     """Processes that tests start heed signals, although this one may ignore them.
 
