@@ -34,6 +34,7 @@ async def add(payment: Message[dict]) -> None:
     ledger.cents += payment.payload["cents"]
     # Stored with the position behind this payment, once it is acked.
     payment.checkpoint.set(ledger)
+    print(f"{payment.topic_partition}: {ledger.cents} cents in {ledger.count}", flush=True)
 
 
 if __name__ == "__main__":

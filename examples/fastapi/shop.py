@@ -30,6 +30,7 @@ class Order(BaseModel):
 @app.incoming("shipping")
 async def ship(order: Order) -> None:
     shipped.append(order.id)
+    log.info("order %d goes to %s", order.id, order.customer)
 
 
 web = FastAPI(lifespan=app.lifespan)

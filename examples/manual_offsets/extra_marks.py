@@ -26,6 +26,7 @@ async def read(message: Message[str]) -> None:
         # This one, too: by itself it is acked when the handler has returned.
         await message.ack()
         await app.channel("readings").commit()
+        print("committed", message.offset + 1, flush=True)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ booked: list[str] = []
 async def pay(message: Message[str]) -> None:
     if message.payload != "on hold":
         booked.append(message.payload)
+        print("booked", message.payload, flush=True)
         await message.ack()
 
 

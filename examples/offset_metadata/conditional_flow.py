@@ -35,6 +35,7 @@ async def load(message: Message[str]) -> None:
         state[partition] = "broken"
     elif not state[partition]:
         loaded.append(row)
+        print("loaded", row, flush=True)
     message.ack(metadata=state[partition])
 
 

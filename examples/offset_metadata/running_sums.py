@@ -25,15 +25,17 @@ sums: dict[TopicPartition, float] = {}
 
 @app.on_assigned("payments")
 async def recover(partitions: frozenset[TopicPartition]) -> None:
-    for partition in partitions:
+    for partition in sorted(partitions):
         found = await app.channel("payments").offset_metadata(partition)
         sums[partition] = found["sum"] if found else 0.0
+        print(f"{partition} starts with {sums[partition]}", flush=True)
 
 
 @app.incoming("payments")
 async def add(message: Message[dict]) -> None:
     partition = TopicPartition(message.topic, message.partition)
     sums[partition] += message.payload["amount"]
+    print(f"{partition} has {sums[partition]}", flush=True)
     message.ack(metadata=json.dumps({"sum": sums[partition]}))
 
 

@@ -30,7 +30,9 @@ slow: dict[bytes, asyncio.Event] = {}
 async def count(message: Message[str]) -> None:
     if message.key in slow:
         await slow[message.key].wait()
-    message.ack(metadata=f"{message.key.decode()} at {message.payload}")
+    visit = f"{message.key.decode()} at {message.payload}"
+    print("counted", visit, flush=True)
+    message.ack(metadata=visit)
 
 
 if __name__ == "__main__":

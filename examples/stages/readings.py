@@ -54,6 +54,8 @@ async def convert(reading: Reading) -> Record:
 def store(rows: Batch[Row]) -> None:
     with database() as connection:
         connection.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?)", rows.payloads)
+    for row in rows.payloads:
+        print(f"stored {row.id}: {row.celsius} C", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import pytest
 
 from reactive_kafka.broker.kafka_connector import KafkaConnector
 from tests.cli.process import COMMAND, Running, cli, running
+from tests.examples.typed_page import printed_but_for_numbers, shown
 
 pytestmark = pytest.mark.spark
 
@@ -43,6 +44,7 @@ def test_it_runs_on_the_embedded_broker_and_proves_itself(tmp_path: Path) -> Non
     assert held is not None
     assert said["poison"].startswith(held[1])
     assert "on 12 of 12 partitions" in said["committed"]
+    assert printed_but_for_numbers(shown("examples/demo/README.md"), out)
     assert re.fullmatch(r"(\d+) produced, \1 rows counted by Spark in \d+ batches", said["clicks"])
 
 

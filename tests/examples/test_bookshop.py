@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from tests.cli.process import environment
+from tests.examples.typed_page import printed_but_for_numbers, shown
 from tests.faults.driver import free_port
 
 FOLDER = Path(__file__).parents[2] / "examples" / "bookshop"
@@ -44,6 +45,7 @@ def test_the_whole_shop_sells_books_and_closes_when_it_is_told_to(tmp_path: Path
         figures = until_books_are_sold(shop, process)
         assert figures["ready"], figures
         assert figures["reasons"] == []
+        until_the_log_has_what_the_readme_shows(tmp_path / "log")
         book = {"customer": "you", "title": "Emma", "cents": 999}
         assert httpx.post(f"{shop}/orders", json=book).status_code == 201
         assert "Bookshop" in httpx.get(shop).text
@@ -70,3 +72,12 @@ def until_books_are_sold(shop: str, process: subprocess.Popen[bytes]) -> dict[st
             return figures
         time.sleep(0.2)
     raise AssertionError("no book was sold in two minutes")
+
+
+def until_the_log_has_what_the_readme_shows(log: Path) -> None:
+    """Some customers have no money, but not each second one of them orders."""
+    declined = shown("examples/bookshop/README.md")
+    deadline = time.monotonic() + 60
+    while not printed_but_for_numbers(declined, log.read_text()):
+        assert time.monotonic() < deadline, f"not within a minute: {declined}"
+        time.sleep(0.2)

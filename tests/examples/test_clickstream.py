@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -29,6 +30,7 @@ from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.spark.session.kafka_source import fetch_connector
 from tests.cli.process import COMMAND, cli, environment, running
 from tests.examples.spark import EXAMPLES
+from tests.examples.typed_page import shown
 from tests.faults.driver import create_topic
 from tests.harness.postgres import Postgres
 
@@ -49,11 +51,12 @@ class Sent(NamedTuple):
 
 
 class Pipeline(NamedTuple):
-    """What one run of the service has left."""
+    """What one run of the service has left, and what ``report.py`` prints of it."""
 
     parquet: Counts
     postgres: Counts
     letters: Counter[bytes]
+    report: str
 
 
 @pytest.mark.kafka
@@ -73,7 +76,7 @@ async def test_every_click_is_counted_once_in_both_modes_and_what_is_no_click_is
 
     for mode in ("records", "ranges"):
         left = await run_service(kafka, topic, mode, postgres, tmp_path / mode)
-        assert left == Pipeline(good, good, broken), mode
+        assert left == Pipeline(good, good, broken, shown("examples/clickstream/README.md")), mode
 
 
 async def generate(kafka: str, topic: str) -> None:
@@ -164,7 +167,15 @@ async def run_service(
         ended = await asyncio.to_thread(service.end)
     assert ended.code == 0, service.said
     dead = await everything(kafka, f"{group}-dead")
-    return Pipeline(in_parquet(folder), in_postgres(dsn), Counter(one.value for one in dead))
+    report = await asyncio.to_thread(
+        subprocess.check_output,
+        [sys.executable, "report.py"],
+        cwd=FOLDER,
+        env=environment(env),
+        text=True,
+    )
+    letters = Counter(one.value for one in dead)
+    return Pipeline(in_parquet(folder), in_postgres(dsn), letters, report)
 
 
 def database(postgres: Postgres) -> str:

@@ -230,6 +230,7 @@ async def test_another_program_reads_what_stands_in_the_group(
     produce(broker, "rows", ["begin", "1", "?"])
     async with running(process("conditional_flow").app, broker=broker) as test:
         await test.settled()
+    assert capsys.readouterr().out == "loaded 1\n"
     look.app._connector = broker.connector()
     await look.look("loader")
     await look.look("nobody")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,7 +17,8 @@ import psycopg
 import pytest
 from pyspark.errors import PySparkException
 
-from tests.examples.spark import COLUMNS, Cut, batch_of, example
+from tests.examples.spark import COLUMNS, EXAMPLES, Cut, batch_of, example
+from tests.examples.typed_page import shown
 from tests.harness.postgres import Postgres
 
 pytestmark = [
@@ -149,6 +151,24 @@ def test_with_plain_append_a_batch_that_runs_again_is_there_twice(
     for _ in range(2):
         sink.run(spark, (0, 0, 30))
     assert sink.rows() == once((0, 0, 30)) + once((0, 0, 30))
+
+
+@pytest.fixture
+def twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """The example, with its folders in a temporary one."""
+    monkeypatch.syspath_prepend(str(EXAMPLES / "sinks"))
+    monkeypatch.chdir(tmp_path)
+    return example("sinks/twice.py")
+
+
+def test_a_batch_that_runs_twice_is_counted_as_the_readme_shows(
+    spark: Any, twice: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    df, batch = batch_of(spark, (0, 0, 30))
+    with pytest.raises(RuntimeError, match="between write and commit"):
+        twice.keep(df, batch)
+    twice.keep(df, replace(batch, attempt=2))
+    assert capsys.readouterr().out == shown("examples/sinks/README.md")
 
 
 def test_nothing_of_a_batch_that_fails_half_way_stays_in_postgres(

@@ -5,6 +5,7 @@ Three comments in a page's Markdown say what a code block is:
 - ``<!-- file: NAME -->``: the block is written to that file.
 - ``<!-- terminal: NAME -->``: a console block of a second terminal. Its command keeps running. A
   later block of the same terminal without a command is what it prints by then, and ``^C`` ends it.
+- ``<!-- terminal: NAME, any order -->``: the same, for lines whose order differs from run to run.
 - ``<!-- terminal: none -->``: not run, because the test has it already (an environment).
 
 Every other console block runs in the first terminal, command by command.
@@ -21,23 +22,44 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.cli.process import Running, environment, running
 from tests.faults.driver import free_port
 from tests.pages import ROOT, page
 
+_LINES = re.MULTILINE | re.DOTALL
 _STEP = re.compile(
-    r"(?:^<!-- (file|terminal): (\S+) -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL
+    r"(?:^<!-- (file|terminal): ([^\s,]+)(, any order)? -->\n)?^```(\w*)\n(.*?)^```$", _LINES
 )
+_NUMBER = re.compile(r"\d+(\.\d+)?")
 # These differ from run to run: times, durations, the partition of a record without a key.
 _VARIES = (
-    (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00"), "TIME"),
-    (re.compile(r"\bin \d+\.\d+s\b"), "in SECONDS"),
+    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d+(\+00:00)?"), "TIME"),
+    (re.compile(r"\bin \d+\.\d+ ?s\b"), "in SECONDS"),
     (re.compile(r"\b(orders|greetings|invoices)-\d+ (offset )?\d+"), r"\1-PARTITION OFFSET"),
     # A topic that the broker creates after the group has joined is read from its beginning.
     (re.compile(r"\breset to (latest|earliest)\b"), "reset to START"),
     (re.compile(r"[ \t]+"), " "),
 )
+
+
+class _Step(NamedTuple):
+    """One code block of a page.
+
+    Attributes:
+        kind: ``file``, ``terminal``, or empty.
+        which: Name of the file or the terminal, or empty.
+        in_order: Whether the lines that it shows come in this order.
+        language: ``console``, ``python``...
+        text: The block.
+    """
+
+    kind: str
+    which: str
+    in_order: bool
+    language: str
+    text: str
 
 
 @dataclass
@@ -46,44 +68,63 @@ class TypedPage:
 
     Args:
         name: The page, from the root of the repository.
-        folder: An empty folder.
+        folder: An empty folder, or one with the files that the page is about.
+        kafka: ``host:port`` of a broker that runs, if the page starts none.
     """
 
     name: str
     folder: Path
+    kafka: str | None = None
     _terminals: dict[str, Running] = field(default_factory=dict)
     _ports: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._ports = {"9092": str(free_port()), "9000": str(free_port())}
+        self._ports = {port: str(free_port()) for port in ("9092", "9000", "9001", "8000")}
 
     def run(self) -> int:
         """Do what the page says, from top to bottom. Returns the number of commands."""
         commands = 0
         with ExitStack() as stack:
-            for kind, which, language, text in self._steps():
-                if kind == "file":
-                    (self.folder / which).write_text(text)
-                elif language != "console" or which == "none":
+            for step in self._steps():
+                if step.kind == "file":
+                    (self.folder / step.which).write_text(step.text)
+                elif step.language != "console" or step.which == "none":
                     continue
-                elif kind == "terminal":
-                    commands += self._elsewhere(which, text, stack)
+                elif step.kind == "terminal":
+                    commands += self._elsewhere(step, stack)
                 else:
-                    commands += self._here(text)
+                    commands += self._here(step.text)
+            if self.kafka is not None:
+                self._leave_groups()
         return commands
 
-    def _steps(self) -> Iterator[tuple[str, str, str, str]]:
-        text = page(self.name).read_text()
+    def with_ports_of_its_own(self, text: str) -> str:
+        """The text of the page or of one of its files, with the addresses of this run."""
+        if self.kafka is not None:
+            text = text.replace("localhost:9092", self.kafka)
         for port, free in self._ports.items():
             text = re.sub(rf"\b{port}\b", free, text)
+        return text
+
+    def _steps(self) -> Iterator[_Step]:
+        text = self.with_ports_of_its_own(page(self.name).read_text())
         for match in _STEP.finditer(text):
-            yield match[1] or "", match[2] or "", match[3], match[4]
+            yield _Step(match[1] or "", match[2] or "", not match[3], match[4], match[5])
+
+    def _leave_groups(self) -> None:
+        """End what still runs. A killed member would keep its group waiting on the broker."""
+        left = [one for one in self._terminals.values() if one.process.poll() is None]
+        for terminal in left:
+            terminal.process.send_signal(signal.SIGINT)
+        for terminal in left:
+            terminal.end(60.0)
 
     def _env(self) -> dict[str, str]:
         return {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
-            "REACTIVE_KAFKA__HTTP__PORT": self._ports["9000"],
+            # Several applications of a page whose files name their ports cannot share one.
+            "REACTIVE_KAFKA__HTTP__PORT": self._ports["9000"] if self.kafka is None else "0",
         }
 
     def _here(self, text: str) -> int:
@@ -105,20 +146,23 @@ class TypedPage:
             commands += 1
         return commands
 
-    def _elsewhere(self, terminal: str, text: str, stack: ExitStack) -> int:
+    def _elsewhere(self, step: _Step, stack: ExitStack) -> int:
         """Start a command that keeps running, or look at what it prints."""
-        found = list(_commands(text))
+        terminal = step.which
+        found = list(_commands(step.text))
         if found:
             ((command, expected),) = found
-            words = ["bash", "-c", f"exec {command}"]
+            words = ["bash", "-c", f"exec env {command}"]
             self._terminals[terminal] = stack.enter_context(
                 running(*words, cwd=self.folder, env=self._env())
             )
         else:
-            expected = text
+            expected = step.text
         there = self._terminals[terminal]
         until_interrupt, interrupt, rest = expected.partition("^C\n")
-        self._wait_for(there, until_interrupt)
+        parts = [until_interrupt] if step.in_order else until_interrupt.splitlines(keepends=True)
+        for part in parts:
+            self._wait_for(there, part)
         if interrupt:
             there.process.send_signal(signal.SIGINT)
             assert there.end(60.0).code == 0, there.said
@@ -169,6 +213,26 @@ def printed(expected: str, output: str, *, whole: bool = False) -> bool:
     if whole:
         return re.fullmatch(pattern, text) is not None
     return re.search(rf"^{pattern}", text, re.MULTILINE) is not None
+
+
+def printed_but_for_numbers(expected: str, output: str) -> bool:
+    """Whether a program printed these lines, whatever their numbers are."""
+    return printed(_NUMBER.sub("N", expected), _NUMBER.sub("N", output))
+
+
+def section(name: str, heading: str) -> str:
+    """The text of a page under a heading of the second level; empty if it has none."""
+    _, _, rest = page(name).read_text().partition(f"\n## {heading}\n")
+    return rest.partition("\n## ")[0]
+
+
+def shown(name: str) -> str:
+    """The output in the first console block under "What you see", without the command."""
+    block = re.search(
+        r"^```console\n(?:\$ [^\n]*\n)?(.*?)^```$", section(name, "What you see"), _LINES
+    )
+    assert block is not None, f"{name} shows no output"
+    return block[1]
 
 
 def _steady(line: str) -> str:

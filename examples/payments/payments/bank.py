@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from typing import Protocol
 
@@ -48,7 +49,29 @@ class HttpBank:
         return str(answer.raise_for_status().json()["transfer"])
 
 
+class PretendBank:
+    """A bank to try the service with: ``BANK=pretend`` takes it.
+
+    It declines the account ``broke``. The account ``flaky`` gets an answer at every second call.
+    """
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    async def charge(self, account: str, cents: int, *, once: str) -> str:
+        if account == "broke":
+            raise Declined(f"{account} has no {cents} cents")
+        if account == "flaky":
+            self._calls += 1
+            if self._calls % 2:
+                raise BankAway("no answer")
+        return f"transfer of {once}"
+
+
 async def bank() -> AsyncIterator[Bank]:
     """One connection pool for the whole application."""
+    if os.environ.get("BANK") == "pretend":
+        yield PretendBank()
+        return
     async with httpx.AsyncClient(base_url="http://bank.internal", timeout=5.0) as client:
         yield HttpBank(client)
