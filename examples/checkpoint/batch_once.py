@@ -1,4 +1,4 @@
-"""A whole batch in one transaction: a hundred rows, and one position a partition."""
+"""A whole batch in one transaction: a hundred rows, and one position for each partition."""
 
 from sqlalchemy import text
 

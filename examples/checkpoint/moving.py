@@ -1,8 +1,6 @@
-"""A group that has its offsets in Kafka moves them to a database: the settings change, nothing else
-does.
+"""A group moves its offsets from Kafka to a database. Only the settings change.
 
-Where the store has no row for a partition, reading begins at the position that the group has
-committed to Kafka.
+A partition without a row in the store starts at the position that the group has committed to Kafka.
 """
 
 from reactive_kafka import App

@@ -1,4 +1,4 @@
-"""A store of one's own: all rows in one file, with a lock for the members on this host.
+"""Your own store: all rows in one file, with a lock for the members on this host.
 
 An entry point tells reactive_kafka of it. In the ``pyproject.toml`` of the package that has it:
 

@@ -1,4 +1,4 @@
-"""Exactly once into Redis: what the handler does and the position go in one MULTI."""
+"""Exactly once into Redis: the handler's commands and the position go in one MULTI."""
 
 from reactive_kafka import App, Message
 

@@ -1,6 +1,4 @@
-"""Positions in a database of one's own: whoever has a partition next, on any host, goes on where
-the last owner was.
-"""
+"""Positions in your own database: the next owner of a partition, on any host, continues there."""
 
 from reactive_kafka import App, Message
 
@@ -16,11 +14,11 @@ app = App(
                 # Only where neither the store nor Kafka knows a position.
                 "auto_offset_reset": "earliest",
                 "commit_strategy": "checkpoint",
-                # One write for all that was handled meanwhile.
+                # One write for all records of this time.
                 "commit_interval": "500ms",
                 "checkpoint": {
                     "store": "sqlite:///offsets.db",
-                    # Kafka gets the positions now and then, for those who look there.
+                    # Kafka gets the positions too, for tools that look there.
                     "kafka_commit_interval": "30s",
                 },
             }

@@ -1,6 +1,4 @@
-"""A sum for each partition, kept beside its position: after a crash both are those of the same
-moment.
-"""
+"""A sum for each partition, stored with its position: after a crash both are of the same moment."""
 
 from dataclasses import dataclass
 

@@ -61,9 +61,7 @@ async def ship(order: Order) -> None:
 
 @app.incoming("payments")
 async def book(message: Message[Payment]) -> None:
-    """Most payments are booked at once; one that needs approval stays unsettled until somebody
-    gives it.
-    """
+    """Most payments are booked at once. One that needs approval stays unsettled until it has it."""
     if message.payload.needs_approval:
         waiting_for_approval.append(message)
         return

@@ -1,6 +1,4 @@
-"""Records are collected and written many at once; the last one written is marked, and with it all
-before it.
-"""
+"""Records are collected, and written a hundred at once. One mark covers all that are written."""
 
 from collections import defaultdict
 
@@ -15,9 +13,9 @@ app = App(
             "events": {
                 "group_id": "writer",
                 "auto_offset_reset": "earliest",
-                # A buffer may take so long to fill.
+                # The longest time that a buffer may take to fill.
                 "unprocessed_record_max_age": "10m",
-                # What was not written comes again: a stop need not wait for it.
+                # Records that are not written come again, so a stop need not wait for them.
                 "drain_timeout": "1s",
             }
         },

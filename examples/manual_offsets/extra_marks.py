@@ -1,6 +1,4 @@
-"""Automatic acks, committed once a minute; and a mark in between, every so many records and after
-what is expensive.
-"""
+"""Automatic acks, committed once a minute, and sooner after a hundred or an expensive record."""
 
 from reactive_kafka import App, Message
 
@@ -23,7 +21,7 @@ app = App(
 @app.incoming("readings")
 async def read(message: Message[str]) -> None:
     if message.payload == "expensive" or (message.offset + 1) % EVERY == 0:
-        # This one, too: by itself it is acked when the handler has returned.
+        # By default this record would be acked after the handler has returned.
         await message.ack()
         await app.channel("readings").commit()
         print("committed", message.offset + 1, flush=True)

@@ -1,6 +1,4 @@
-"""What is left in the buffers is written before the process ends or a partition goes, while the
-marks still count.
-"""
+"""Buffers are written and marked before the process ends or a partition is revoked."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,6 +1,4 @@
-"""One mark for many records: the last line of a file says that all before it may be used, and none
-comes again.
-"""
+"""One mark for many records: the last line of a file marks all lines before it as done."""
 
 from collections import defaultdict
 
@@ -13,9 +11,9 @@ app = App(
             "lines": {
                 "group_id": "loader",
                 "auto_offset_reset": "earliest",
-                # A file may take so long to arrive.
+                # The longest time that a file may take to arrive.
                 "unprocessed_record_max_age": "1h",
-                # What has no mark comes again: a stop need not wait for it.
+                # Records without a mark come again, so a stop need not wait for them.
                 "drain_timeout": "1s",
             }
         },
@@ -30,9 +28,7 @@ def load(lines: list[str]) -> None:
 
 @app.on_assigned("lines")
 async def begin_at_the_mark(partitions: frozenset[TopicPartition]) -> None:
-    """Of a file that was not complete all lines are read again, also where nobody else had the
-    partition meanwhile.
-    """
+    """Read all lines of an incomplete file again, also if this process had the partition before."""
     marks = await app.channel("lines").committed()
     for partition in partitions:
         files.pop(partition, None)

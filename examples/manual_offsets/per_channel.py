@@ -1,6 +1,4 @@
-"""Who marks what is done: by hand everywhere, but for the channel and the handler that say
-otherwise.
-"""
+"""Acks by hand for the whole application, except for one channel and one handler."""
 
 from reactive_kafka import App, Message
 

@@ -1,6 +1,8 @@
-"""Orders as sagas in memory: each is open from its first event to its last. No event is marked as
-long as an order that began before it is open, so whoever comes after a crash reads all of the open
-ones again, and rebuilds them."""
+"""Orders as sagas in memory: each is open from its first event to its last.
+
+No event is marked while an order that began before it is open. So after a crash the next owner
+reads all events of the open orders again, and rebuilds them.
+"""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -16,9 +18,9 @@ app = App(
                 "auto_offset_reset": "earliest",
                 # An order may be open for days.
                 "unprocessed_record_max_age": 0,
-                # Those that are open come again: a stop need not wait for them.
+                # Open orders come again, so a stop need not wait for them.
                 "drain_timeout": "1s",
-                # The events from the oldest open order on.
+                # Room for all events since the oldest open order began.
                 "max_in_flight": 100_000,
             }
         },
@@ -52,17 +54,13 @@ logs: dict[TopicPartition, Log] = defaultdict(Log)
 
 
 def complete(order: str, steps: list[str]) -> None:
-    """Called again for an order that was completed after the last mark: what it does must bear
-    that.
-    """
+    """Finish an order. It may be called again for orders completed after the last mark."""
     print(order, *steps, flush=True)
 
 
 @app.on_assigned("orders")
 async def rebuild(partitions: frozenset[TopicPartition]) -> None:
-    """Begin at the mark with nothing in memory, also where nobody else had the partition
-    meanwhile.
-    """
+    """Begin at the mark with an empty memory, also if this process had the partition before."""
     marks = await app.channel("orders").committed()
     for partition in partitions:
         logs.pop(partition, None)

@@ -1,5 +1,6 @@
-"""Kept acks: one slow record holds back the position, and after a crash none of those behind it
-comes again.
+"""Kept acks: one slow record holds back the position.
+
+The records after it that are done are not handled again after a crash.
 """
 
 import asyncio

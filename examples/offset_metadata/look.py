@@ -1,5 +1,6 @@
-"""Reads what stands beside the positions of any group, from another program: ``python look.py
-sums``.
+"""Prints the positions of a group with their strings, from another program.
+
+``python look.py sums`` shows the group ``sums``.
 """
 
 import asyncio

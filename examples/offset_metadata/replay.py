@@ -1,6 +1,4 @@
-"""A replay that decides itself: what a version with a known mistake has handled is handled again by
-the next one.
-"""
+"""An automatic replay: records that a version with a known bug has handled are handled again."""
 
 import json
 

@@ -1,6 +1,4 @@
-"""Retry counts that survive a restart: a record that kills its process is given up after the third
-time.
-"""
+"""Retry counts that survive a restart: a record that has killed three processes is given up."""
 
 import os
 

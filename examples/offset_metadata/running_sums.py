@@ -1,6 +1,4 @@
-"""Aggregated state, recovered after a rebalance: the sums so far stand beside the position that
-they belong to.
-"""
+"""Sums that survive a restart: each sum is stored with the position that it belongs to."""
 
 import json
 

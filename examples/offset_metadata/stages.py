@@ -1,4 +1,4 @@
-"""The stage that a long job has reached: whoever gets its record next goes on there."""
+"""Stages of a long job: the next owner of the record continues after the last one that is done."""
 
 from reactive_kafka import App, Message, TopicPartition
 
@@ -25,7 +25,7 @@ async def run(message: Message[str]) -> None:
     for stage in left:
         await work(stage, message.payload)
         if not channel.store_offset_metadata(partition, f"{message.offset}:{stage}"):
-            # The partition is another member's by now.
+            # Another member has the partition now.
             return
         # The position stays, the string goes with it.
         await channel.commit({partition: message.offset})

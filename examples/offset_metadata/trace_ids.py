@@ -1,6 +1,4 @@
-"""The trace of the last record that was done: somebody who looks at the group finds it in the
-tracing tool.
-"""
+"""The trace of the last record that was done: look it up in your tracing tool."""
 
 from reactive_kafka import App, Message, TopicPartition
 

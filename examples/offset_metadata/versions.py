@@ -1,6 +1,4 @@
-"""Which version on which machine has handled a partition: the next owner sees what it takes
-over.
-"""
+"""Which version on which machine has handled a partition before."""
 
 import os
 import socket

@@ -1,5 +1,6 @@
-"""Virtual partitions: one partition's records side by side, by key; the string is that of the
-committed record.
+"""Virtual partitions: keys of one partition are handled concurrently.
+
+The string in Kafka is that of the last record before the committed position.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ app = App(
                 # One at a time for each visitor, ten visitors at once.
                 "ordering": "key",
                 "concurrency": 10,
-                # "current": the newest one, whoever supplied it.
+                # The string of the last record before the position, not the newest one.
                 "offset_metadata_strategy": "exact",
             }
         },
