@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from reactive_kafka.broker.embedded import EmbeddedBroker
 from reactive_kafka.broker.kafka_connector import KafkaConnector
-from tests.cli.process import COMMAND, cli, running
+from tests.cli.process import cli, running
 
 FOLDER = Path(__file__).parents[2] / "examples" / "hello"
 
 
-@pytest.mark.parametrize("start", [(*COMMAND, "run", "hello:app"), (sys.executable, "hello.py")])
-async def test_it_greets_and_commits(start: Sequence[str]) -> None:
+async def test_it_greets_and_commits() -> None:
     with EmbeddedBroker() as broker:
         broker.create_topic("greetings", 1)
         connector = KafkaConnector(broker.bootstrap_servers)
@@ -28,7 +26,7 @@ async def test_it_greets_and_commits(start: Sequence[str]) -> None:
             "REACTIVE_KAFKA__KAFKA__AUTO_OFFSET_RESET": "earliest",
             "REACTIVE_KAFKA__HTTP__PORT": "0",
         }
-        with running(*start, cwd=FOLDER, env=env) as hello:
+        with running(sys.executable, "hello.py", cwd=FOLDER, env=env) as hello:
             await (await producer.send("greetings", b"Ada"))
             hello.wait_for(lambda: "Hello, Ada!" in hello.out, "the greeting")
             hello.process.send_signal(signal.SIGINT)
