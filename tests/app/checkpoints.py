@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reactive_kafka import App
-from reactive_kafka.checkpoint.store import Checkpoint
+from reactive_kafka import App, Checkpoint
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
 from reactive_kafka.tracking.metadata.codec import without_topic
 from tests.app.helpers import Recorder, make_app, tp

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import Batch, Message
+from reactive_kafka import Batch, Message, Progress
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.checkpoint.stores.memory_store import Rows
-from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.fetching.budget import PollRequest
 from reactive_kafka.fetching.fetcher import Fetcher

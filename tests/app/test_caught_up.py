@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.channel.caught_up import AssignmentEnds
-from reactive_kafka.observe.events import HookFailed
+from reactive_kafka.events import HookFailed
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import (
     Recorder,

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Message
-from reactive_kafka.checkpoint.store import Checkpoint, Write
+from reactive_kafka import App, Checkpoint, Committed, Message, TopicPartition
+from reactive_kafka.checkpoint.store import Write
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Outcome, Rows
 from reactive_kafka.errors import CheckpointError, NotOwnerError, TransientBrokerError
-from reactive_kafka.observe.events import (
+from reactive_kafka.events import (
     CheckpointFenced,
     CheckpointFound,
     KafkaCommitFailed,
@@ -25,7 +25,6 @@ from reactive_kafka.observe.events import (
     StoreAvailable,
     StoreUnavailable,
 )
-from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.testing import TestApp
 from reactive_kafka.tracking.metadata.codec import decode
 from tests.app.checkpoints import GROUP, app_on, row, store_of

@@ -14,7 +14,7 @@ from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.assignment.rebalance_hooks import RebalanceHooks
 from reactive_kafka.channel.client_roles import client_roles
 from reactive_kafka.commit.strategy import ThrottledCommits
-from reactive_kafka.observe.events import ChannelStateChanged, ConsumersIdle
+from reactive_kafka.events import ChannelStateChanged, ConsumersIdle
 from reactive_kafka.partitions.partition import PartitionState
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (

@@ -22,7 +22,7 @@ from reactive_kafka import (
     current_message,
 )
 from reactive_kafka.delivery.workers.pool import INTERRUPTED_S
-from reactive_kafka.observe.events import EndFailed, HandlerRetried, RecordIgnored
+from reactive_kafka.events import EndFailed, HandlerRetried, RecordIgnored
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     Recorder,

@@ -18,7 +18,7 @@ from reactive_kafka import (
     TransientBrokerError,
 )
 from reactive_kafka.broker.client import BatchRefusedError
-from reactive_kafka.observe.events import (
+from reactive_kafka.events import (
     CommitFailed,
     RecordDeadLettered,
     RecordIgnored,

@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from reactive_kafka import App, Batch, ConfigError, Message
-from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka import App, Batch, ConfigError, IncomingSettings, Message
 from reactive_kafka.delivery.skipping import Skipping
-from reactive_kafka.observe.events import RecordsSkipped
+from reactive_kafka.events import RecordsSkipped
 from reactive_kafka.records import HeaderPairs
 from reactive_kafka.testing import TestApp
 from reactive_kafka.tracking.tracker import OffsetTracker

@@ -8,7 +8,7 @@ from collections import defaultdict
 from reactive_kafka import App, Message, TopicPartition
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.memory.broker import AssignmentKind
-from reactive_kafka.observe.events import HandlerAbandoned, Rebalanced
+from reactive_kafka.events import HandlerAbandoned, Rebalanced
 from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (

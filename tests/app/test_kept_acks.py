@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, Message, TopicPartition
-from reactive_kafka.broker.memory.broker import MemoryBroker
+from reactive_kafka import App, Batch, Committed, Message, TopicPartition
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
-from reactive_kafka.observe.events import KeptAcksDropped, OffsetReset
-from reactive_kafka.records import Committed
+from reactive_kafka.events import KeptAcksDropped, OffsetReset
+from reactive_kafka.testing import MemoryBroker
 from reactive_kafka.tracking.metadata import acks as ackmap
 from reactive_kafka.tracking.metadata.codec import Metadata, _crc, decode
 from tests.app.helpers import (

@@ -13,7 +13,7 @@ import pytest
 from reactive_kafka import App, Message
 from reactive_kafka.broker.client import Connector, Consumer
 from reactive_kafka.broker.client_wrapper import ClientWrapper
-from reactive_kafka.observe.events import OffsetReset, PositionsUnknown
+from reactive_kafka.events import OffsetReset, PositionsUnknown
 from reactive_kafka.records import TopicIds
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (

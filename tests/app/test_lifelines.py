@@ -16,14 +16,13 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, Message, TopicPartition
+from reactive_kafka import App, Batch, IncomingSettings, Message, TopicPartition
 from reactive_kafka.broker.memory.memory_positions import CommitEntry
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.assembly import record_workers
 from reactive_kafka.delivery.invocation import Invocation
 from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.observe.events import LoopBlocked, RecordLeft
+from reactive_kafka.events import LoopBlocked, RecordLeft
 from reactive_kafka.runtime.loop import where_in
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
 from tests.app.helpers import (

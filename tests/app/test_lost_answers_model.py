@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka import App, Message, TransientBrokerError
 from reactive_kafka.broker.memory.broker import Hold
-from reactive_kafka.observe.events import TransactionAborted
+from reactive_kafka.events import TransactionAborted
 from reactive_kafka.testing import TestApp, run_in_virtual_time
 from tests.app.helpers import (
     Recorder,

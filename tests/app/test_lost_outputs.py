@@ -14,7 +14,7 @@ from prometheus_client import generate_latest
 from reactive_kafka import App, Batch, Message
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
 from reactive_kafka.errors import RejectedRecordError
-from reactive_kafka.observe.events import OutputLost
+from reactive_kafka.events import OutputLost
 from reactive_kafka.testing import TestApp
 from reactive_kafka.testing.settlement import NotSettledError
 from reactive_kafka.verdicts.acknowledger import LOST_REPORTED_S

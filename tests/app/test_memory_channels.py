@@ -23,7 +23,7 @@ from reactive_kafka import (
     RejectedRecordError,
     Sending,
 )
-from reactive_kafka.observe.events import (
+from reactive_kafka.events import (
     ChannelFailed,
     HandlerFailed,
     RecordHandedBack,

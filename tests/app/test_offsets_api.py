@@ -20,14 +20,14 @@ from reactive_kafka import (
     Committed,
     ConfigError,
     DecodeError,
+    IncomingSettings,
     Message,
     NotOwnerError,
+    Progress,
     TopicPartition,
 )
 from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.checkpoint.stores.memory_store import Rows
-from reactive_kafka.commit.strategy import Progress
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import (
     CommitStrategyError,
     FatalBrokerError,

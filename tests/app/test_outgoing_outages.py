@@ -14,7 +14,7 @@ import pytest
 from reactive_kafka import App, TransientBrokerError
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.client_wrapper import ClientWrapper
-from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable
+from reactive_kafka.events import BrokerAvailable, BrokerUnavailable
 from reactive_kafka.testing import MemoryBroker, TestApp, VirtualTimeLoop
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, tp, until
 

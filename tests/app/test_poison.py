@@ -13,7 +13,7 @@ import pytest
 
 from reactive_kafka import App, Batch, Message, Record
 from reactive_kafka.delivery.workers.pool import INTERRUPTED_S
-from reactive_kafka.observe.events import PoisonSettled, RecordPoisoned
+from reactive_kafka.events import PoisonSettled, RecordPoisoned
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     Recorder,

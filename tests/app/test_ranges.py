@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka import App, Batch, ChannelClosedError, CommitRefusedError, Message
+from reactive_kafka import App, Batch, ChannelClosedError, CommitRefusedError, Committed, Message
 from reactive_kafka.broker.client import inspecting
-from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.observe.events import OffsetReset
-from reactive_kafka.records import Committed
-from reactive_kafka.testing import FakeClock, run_in_virtual_time
+from reactive_kafka.events import OffsetReset
+from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
 from tests.app.helpers import (
     Recorder,
     facts,

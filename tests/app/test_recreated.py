@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Message
-from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.observe.events import ChannelFailed, KeptAcksDropped, OffsetReset
-from reactive_kafka.records import Committed
+from reactive_kafka import App, Committed, Message
+from reactive_kafka.events import ChannelFailed, KeptAcksDropped, OffsetReset
+from reactive_kafka.testing import MemoryBroker
 from reactive_kafka.tracking.metadata import acks as ackmap
 from reactive_kafka.tracking.metadata.codec import encode
 from tests.app.helpers import (

@@ -24,12 +24,7 @@ from reactive_kafka import (
     TransientBrokerError,
 )
 from reactive_kafka.broker.memory.partition_log import StoredRecord
-from reactive_kafka.observe.events import (
-    BrokerAvailable,
-    BrokerUnavailable,
-    ChannelFailed,
-    RecordIgnored,
-)
+from reactive_kafka.events import BrokerAvailable, BrokerUnavailable, ChannelFailed, RecordIgnored
 from reactive_kafka.outgoing.reply_headers import CORRELATION_ID, PARTITION, TOPIC
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import (

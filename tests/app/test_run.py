@@ -15,7 +15,7 @@ import pytest
 
 from reactive_kafka import App, Message
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
-from reactive_kafka.observe.events import EndFailed, HookFailed
+from reactive_kafka.events import EndFailed, HookFailed
 from tests.app.helpers import (
     Recorder,
     committed,

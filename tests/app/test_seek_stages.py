@@ -13,15 +13,13 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Message, NotOwnerError, TopicPartition
-from reactive_kafka.broker.memory.broker import MemoryBroker
+from reactive_kafka import App, Committed, Message, NotOwnerError, TopicPartition
 from reactive_kafka.broker.memory.scripted_faults import Request
 from reactive_kafka.channel.client_connection import IDLE_POLL_S
 from reactive_kafka.checkpoint.stores.memory_store import Rows
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.partitions.start_choice import Where
-from reactive_kafka.records import Committed
-from reactive_kafka.testing import TestApp
+from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.checkpoints import app_on, row, store_of
 from tests.app.helpers import (
     committed,

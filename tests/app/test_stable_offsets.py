@@ -8,9 +8,9 @@ import asyncio
 
 from reactive_kafka import App
 from reactive_kafka.broker.client import TransactionalProducer
-from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.observe.events import TransactionHangs
+from reactive_kafka.events import TransactionHangs
 from reactive_kafka.records import RecordBytes
+from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,

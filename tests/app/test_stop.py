@@ -11,8 +11,8 @@ import pytest
 
 from reactive_kafka import ChannelClosedError, ConfigError, Message
 from reactive_kafka.broker.client import Connector, Consumer
+from reactive_kafka.events import HandlerAbandoned, HookFailed, StopWaits
 from reactive_kafka.handlers.blocking_calls import calls_in_threads
-from reactive_kafka.observe.events import HandlerAbandoned, HookFailed, StopWaits
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
     Recorder,

@@ -18,7 +18,7 @@ from reactive_kafka import App, Message, Record
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
 from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import BrokerError
-from reactive_kafka.observe.events import ChannelFailed, EndFailed, RecordIgnored
+from reactive_kafka.events import ChannelFailed, EndFailed, RecordIgnored
 from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.testing import MemoryBroker, TestApp, VirtualTimeLoop
 from tests.app.checkpoints import app_on, store_of

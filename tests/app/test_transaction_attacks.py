@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import Batch, Emitter, Record, RejectedRecordError, TransactionAbortedError
-from reactive_kafka.observe.events import RecordDeadLettered
-from reactive_kafka.outgoing.transactions.emitter_transaction import EmitterTransaction
+from reactive_kafka import (
+    Batch,
+    Emitter,
+    EmitterTransaction,
+    Record,
+    RejectedRecordError,
+    TransactionAbortedError,
+)
+from reactive_kafka.events import RecordDeadLettered
 from reactive_kafka.outgoing.transactions.producers import MOST_PRODUCERS
 from reactive_kafka.outgoing.transactions.transaction import COLLECTED
 from tests.app.helpers import Recorder, in_virtual_time, running, send, tp, until

@@ -14,7 +14,7 @@ import pytest
 from reactive_kafka import App, Message
 from reactive_kafka.checkpoint.stores.memory_store import Rows
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.observe.events import (
+from reactive_kafka.events import (
     ChannelFailed,
     ChannelStateChanged,
     PositionsKnown,

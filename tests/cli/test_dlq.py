@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.memory.scripted_faults import Hold
 from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.dlq.dlq_command import DEFAULT_LIMIT
@@ -23,7 +24,6 @@ from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.failure import DeadLetterQueue, WriteLetter
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import in_virtual_time, until
 from tests.cli.inside import cli_on, commit, make_broker, positions

@@ -11,11 +11,11 @@ from uuid import uuid4
 
 import pytest
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.embedded import EmbeddedBroker
 from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.lag_command import LagQuery, Row, notes, table
-from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Topics
 from reactive_kafka.testing import MemoryBroker
 from tests.broker.members import Member

@@ -11,17 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka import App, Message
+from reactive_kafka import App, Checkpoint, Committed, IncomingSettings, Message, TopicPartition
 from reactive_kafka.broker.memory.memory_positions import CommitEntry
-from reactive_kafka.checkpoint.store import Checkpoint
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, forget
 from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.offsets.offset_changes import Change
 from reactive_kafka.cli.stored_positions import read_group, set_positions
 from reactive_kafka.config.load import read_settings
-from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.testing import MemoryBroker, TestApp
 from reactive_kafka.tracking.metadata import acks as ackmap
 from reactive_kafka.tracking.metadata.codec import encode

@@ -18,10 +18,11 @@ import aiokafka
 import pytest
 from click.testing import CliRunner
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.cli.commands import commands
 from reactive_kafka.failure import DeadLetterQueue, WriteLetter
-from reactive_kafka.records import Committed, RawRecord, TopicPartition
+from reactive_kafka.records import RawRecord
 from reactive_kafka.subscription import Topics
 from tests.broker.members import Member
 from tests.cli.process import COMMAND, Ended, environment

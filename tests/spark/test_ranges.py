@@ -19,11 +19,11 @@ import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
+from reactive_kafka import IncomingSettings, TopicPartition
 from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.config.secrets import Secret
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import BadDataError, ClusterError, OffloadError
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import RawRecord
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.batches.spark_batch import BatchPart, spark_range
 from reactive_kafka.spark.channel.refetch import records_of

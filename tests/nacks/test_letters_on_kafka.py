@@ -13,14 +13,13 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from reactive_kafka import IncomingSettings, TopicPartition
 from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.clock import SYSTEM_CLOCK
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import DeadLetterSettings
 from reactive_kafka.failure import WriteLetter
 from reactive_kafka.failure.strategies import strategies_of
 from reactive_kafka.nacks.letter_writer import LetterWriter
-from reactive_kafka.records import TopicPartition
 from tests.app.helpers import Recorder
 from tests.failure.samples import failed
 
