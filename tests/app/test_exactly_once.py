@@ -17,7 +17,6 @@ from reactive_kafka import (
     RejectedRecordError,
     TransientBrokerError,
 )
-from reactive_kafka.broker.client import BatchRefusedError
 from reactive_kafka.events import (
     CommitFailed,
     RecordDeadLettered,
@@ -25,6 +24,7 @@ from reactive_kafka.events import (
     TransactionAborted,
 )
 from reactive_kafka.testing import MemoryBroker, TestApp
+from tests.app.brokers import BatchRefusedError
 from tests.app.helpers import (
     Recorder,
     facts,

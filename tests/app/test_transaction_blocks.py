@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Message, TopicPartition
-from reactive_kafka.checkpoint.store import Write
-from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Outcome, Rows
 from reactive_kafka.errors import (
     AlreadyStoredError,
     CheckpointError,
@@ -23,7 +21,7 @@ from reactive_kafka.errors import (
     StoreAwayError,
 )
 from reactive_kafka.events import HandlerFailed, HandlerRetried
-from tests.app.checkpoints import app_on, row, store_of
+from tests.app.checkpoints import MemoryStore, Outcome, Rows, Write, app_on, row, store_of
 from tests.app.helpers import (
     Recorder,
     facts,

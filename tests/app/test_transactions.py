@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Checkpoint, Message
-from reactive_kafka.checkpoint.stores.memory_store import Outcome, Rows
 from reactive_kafka.errors import CheckpointError, CheckpointRefusedError, CommitRefusedError
 from reactive_kafka.events import RecordPoisoned
-from tests.app.checkpoints import GROUP, app_on, row, store_of
+from tests.app.checkpoints import GROUP, Outcome, Rows, app_on, row, store_of
 from tests.app.helpers import (
     Recorder,
     facts,

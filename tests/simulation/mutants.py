@@ -39,6 +39,8 @@ FAST_TESTS = (
     "tests/failure",
     "tests/nacks",
     "tests/outgoing",
+    "tests/channel",
+    "tests/runtime",
     "tests/app",
     "tests/spark/test_attempts.py",
     "tests/spark/test_bisection.py",
