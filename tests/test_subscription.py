@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import IncomingSettings, TopicPartition
 from reactive_kafka.config.incoming_kinds import AssignedPartition
-from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Ranges, Subscription, Topics
 
 ASSIGNED = Partitions((TopicPartition("orders", 1), TopicPartition("orders", 3)))

@@ -12,7 +12,7 @@ from benchmarks.gauges.plan import TICK_MS, WORST_TICK_MS
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.metadata.pending import MetadataPolicy
 from reactive_kafka.tracking.tracker import OffsetTracker
-from tests.partitions.engines import CommitEngine
+from tests.commit.engines import CommitEngine
 
 PARTITION = TopicPartition("orders", 0)
 RECORDS = 1_000_000

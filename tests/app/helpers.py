@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from reactive_kafka import App, TopicPartition
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
-from reactive_kafka.observe.events import Event
+from reactive_kafka.events import Event
 from reactive_kafka.observe.facts import ChannelFacts
 from reactive_kafka.testing import (
     FakeClock,

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka import App, SparkBatch
-from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.errors import BadDataError, ClusterError, OffloadError
-from reactive_kafka.observe.events import Observer
+from reactive_kafka.events import Observer
 from reactive_kafka.spark.batches.ledger import JobProgress
+from reactive_kafka.testing import MemoryBroker
 from reactive_kafka.tracking.metadata.codec import decode
 from tests.app.helpers import Recorder, tp
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import Batch, ChannelClosedError, Message, NotOwnerError, TransientBrokerError
-from reactive_kafka.observe.events import HandlerFailed
+from reactive_kafka.events import HandlerFailed
 from reactive_kafka.testing import NotSettledError
 from tests.app.helpers import (
     Recorder,

@@ -7,6 +7,7 @@ import contextvars
 import logging
 from typing import Annotated, Any
 
+import httpx
 import pytest
 
 from reactive_kafka import (
@@ -20,7 +21,6 @@ from reactive_kafka import (
     Record,
     Router,
 )
-from reactive_kafka.observe.prometheus import registry
 from tests.app.helpers import in_virtual_time, make_broker, running, tp, until
 
 AUDIT = {"auto_offset_reset": "earliest", "commit_interval": "1s"}
@@ -62,9 +62,12 @@ async def test_a_channel_that_is_added_is_one_like_any_other() -> None:
         assert [one.channel for one in app.facts().channels] == ["orders", "audit"]
         assert [check.name for check in app.health().ready.checks] == ["orders", "audit", "inside"]
         assert app.health().status == "UP"
-        assert registry(app.facts).get_sample_value(
-            "reactive_kafka_records_acked_total",
-            {"channel": "audit", "topic": "events", "partition": "0"},
+        transport = httpx.ASGITransport(app=app.asgi)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            metrics = (await client.get("/metrics")).text
+        assert (
+            'reactive_kafka_records_acked_total{channel="audit",partition="0",topic="events"} 1.0'
+            in metrics
         )
         await channel.stop()
         await channel.start()

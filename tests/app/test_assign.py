@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Message, TransientBrokerError
-from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.observe.events import OffsetReset
-from reactive_kafka.records import Committed
+from reactive_kafka import App, Committed, Message, TransientBrokerError
+from reactive_kafka.events import OffsetReset
+from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
     Recorder,
     facts,

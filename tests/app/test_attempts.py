@@ -14,12 +14,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
-from reactive_kafka.broker.memory.scripted_faults import Call
-from reactive_kafka.checkpoint.store import Write
-from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
 from reactive_kafka.errors import BrokerError, CheckpointRefusedError, FatalBrokerError
 from reactive_kafka.testing import MemoryBroker, TestApp
-from tests.app.checkpoints import app_on
+from tests.app.brokers import Call
+from tests.app.checkpoints import MemoryStore, Rows, Write, app_on
 from tests.app.helpers import in_virtual_time, make_app, make_broker, running, send
 
 FOREVER = 10**6

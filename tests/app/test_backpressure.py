@@ -10,15 +10,13 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import Batch, Message
+from reactive_kafka import Batch, Message, Progress
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.checkpoint.stores.memory_store import Rows
-from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.fetching.budget import PollRequest
 from reactive_kafka.fetching.fetcher import Fetcher
 from reactive_kafka.testing import MemoryBroker, TestApp
-from tests.app.checkpoints import app_on
+from tests.app.checkpoints import Rows, app_on
 from tests.app.helpers import (
     committed,
     facts,

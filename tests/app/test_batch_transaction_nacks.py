@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from reactive_kafka import Batch
-from reactive_kafka.checkpoint.stores.memory_store import Rows
 from reactive_kafka.errors import CheckpointError, TransientBrokerError
-from tests.app.checkpoints import app_on, row
+from tests.app.checkpoints import Rows, app_on, row
 from tests.app.helpers import Recorder, facts, in_virtual_time, make_broker, running, tp, until
 
 LETTERS = "dead-letter-topic-orders"

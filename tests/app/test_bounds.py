@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, TransientBrokerError
-from reactive_kafka.outgoing.transactions.producers import MOST_PRODUCERS
 from tests.app.helpers import (
     facts,
     in_virtual_time,
@@ -23,6 +22,9 @@ from tests.app.helpers import (
 )
 from tests.app.test_exactly_once import app_with as exactly_once
 from tests.app.test_exactly_once import position
+
+# Most transactions of a channel at a time.
+MOST_PRODUCERS = 16
 
 
 @pytest.mark.parametrize(("incoming", "outgoing"), [(20, 1_000), (1_000, 20)])

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka import App, Message, Record, RejectedRecordError, TransientBrokerError
-from reactive_kafka.observe.events import RecordIgnored
+from reactive_kafka.events import RecordIgnored
 from reactive_kafka.testing import FakeClock, TestApp, run_in_virtual_time
 from tests.app.helpers import Recorder, running, send
 

@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Message
-from reactive_kafka.checkpoint.store import Checkpoint, Write
-from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Outcome, Rows
+from reactive_kafka import App, Checkpoint, Committed, Message, TopicPartition
 from reactive_kafka.errors import CheckpointError, NotOwnerError, TransientBrokerError
-from reactive_kafka.observe.events import (
+from reactive_kafka.events import (
     CheckpointFenced,
     CheckpointFound,
     KafkaCommitFailed,
@@ -25,10 +23,8 @@ from reactive_kafka.observe.events import (
     StoreAvailable,
     StoreUnavailable,
 )
-from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.testing import TestApp
-from reactive_kafka.tracking.metadata.codec import decode
-from tests.app.checkpoints import GROUP, app_on, row, store_of
+from tests.app.checkpoints import GROUP, MemoryStore, Outcome, Rows, Write, app_on, row, store_of
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -44,6 +40,7 @@ from tests.app.helpers import (
     until,
 )
 from tests.app.spark_stage import Job, spark_app
+from tests.tracking.stored import plans_in
 
 # Offset, state.
 Seen = list[tuple[int, Any]]
@@ -787,8 +784,8 @@ async def test_the_plans_of_a_spark_channel_stand_in_the_store_before_its_functi
 
         def note(job: Job) -> BaseException | None:
             there = row(rows)
-            plans = decode(there.metadata, there.position or 0).plans
-            seen.append((there.position, plans[0].until))
+            plans = plans_in(there.metadata, there.position)
+            seen.append((there.position, plans[0][1]))
             return None
 
         engine.judge = note
@@ -815,10 +812,8 @@ async def test_no_function_runs_on_a_range_whose_plan_was_refused_beside_one_tha
     def note(job: Job) -> BaseException | None:
         for one in job.batch.ranges:
             there = row(rows, one.partition)
-            plans = decode(there.metadata, there.position or 0).plans
-            unplanned.extend(
-                [] if any(plan[:2] == (one.start, one.until) for plan in plans) else [str(one)]
-            )
+            plans = plans_in(there.metadata, there.position)
+            unplanned.extend([] if (one.start, one.until) in plans else [str(one)])
         return None
 
     engine.judge = note

@@ -26,9 +26,9 @@ from reactive_kafka import (
     Message,
     Record,
 )
-from reactive_kafka.broker.memory.partition_log import StoredRecord
-from reactive_kafka.observe.events import RecordDeadLettered, RecordIgnored
+from reactive_kafka.events import RecordDeadLettered, RecordIgnored
 from reactive_kafka.testing import TestApp
+from tests.app.brokers import StoredRecord
 from tests.app.helpers import Recorder, committed, in_virtual_time, make_app, running, send, until
 
 STRUCTURED = [("content-type", b"application/cloudevents+json; charset=UTF-8")]

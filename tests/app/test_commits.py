@@ -10,10 +10,10 @@ import random
 import pytest
 
 from reactive_kafka import Message, TransientBrokerError
-from reactive_kafka.broker.memory.scripted_faults import ScriptedFault
 from reactive_kafka.errors import OutcomeUnknownError
-from reactive_kafka.observe.events import CommitFailed, OffsetReset
+from reactive_kafka.events import CommitFailed, OffsetReset
 from reactive_kafka.testing import MemoryBroker
+from tests.app.brokers import ScriptedFault
 from tests.app.helpers import (
     Recorder,
     committed,

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from reactive_kafka import App, FatalBrokerError, Message, TransientBrokerError
-from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable
+from reactive_kafka.events import BrokerAvailable, BrokerUnavailable
 from reactive_kafka.testing import FakeClock, run_in_virtual_time
 from tests.app.helpers import (
     Recorder,

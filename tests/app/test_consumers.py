@@ -11,11 +11,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
-from reactive_kafka.assignment.rebalance_hooks import RebalanceHooks
-from reactive_kafka.channel.client_roles import client_roles
-from reactive_kafka.commit.strategy import ThrottledCommits
-from reactive_kafka.observe.events import ChannelStateChanged, ConsumersIdle
-from reactive_kafka.partitions.partition import PartitionState
+from reactive_kafka.events import ChannelStateChanged, ConsumersIdle
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     Recorder,
@@ -224,7 +220,7 @@ async def test_losing_one_connection_s_partitions_leaves_the_other_s_handlers_an
         first, second = inside(test.app).session.clients
         await first.handlers.drain(now())
         (going,), (staying,) = first.table, second.table
-        assert (going.state, staying.state) == (PartitionState.DRAINING, PartitionState.READING)
+        assert (going.state.name, staying.state.name) == ("DRAINING", "READING")
         other = staying.id.partition
         await until(lambda: (other, 1) in counting.seen, 20)
         assert (1 - other, 1) not in counting.seen
@@ -374,26 +370,6 @@ async def test_the_application_that_iterates_gets_the_records_of_them_all() -> N
         assert sorted(seen) == [0, 1, 2, 3]
         await app.stop()
         await consumer
-
-
-@pytest.mark.parametrize(("setting", "share"), [({}, 3_333), ({"max_uncommitted": 30}, 10)])
-def test_each_connection_has_a_share_of_what_may_be_uncommitted(
-    setting: dict[str, int], share: int
-) -> None:
-    app = make_app(consumers=3, **setting)
-    found = client_roles(app.settings.incoming["orders"], ThrottledCommits(1.0), RebalanceHooks())
-    assert [role.most_uncommitted for role in found] == [share] * 3
-
-
-def test_each_connection_has_a_name_and_an_instance_id_of_its_own() -> None:
-    app = make_app(consumers=3, group_instance_id="pod-7")
-    found = client_roles(app.settings.incoming["orders"], ThrottledCommits(1.0), RebalanceHooks())
-    assert [(role.name, role.settings.client["group_instance_id"]) for role in found] == [
-        ("orders", "pod-7"),
-        ("orders-2", "pod-7-2"),
-        ("orders-3", "pod-7-3"),
-    ]
-    assert [role.settings.max_in_flight for role in found] == [333, 333, 333]
 
 
 @in_virtual_time

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from reactive_kafka import App, Batch, Message
-from reactive_kafka.observe.events import RecordIgnored
+from reactive_kafka.events import RecordIgnored
 from reactive_kafka.records import RawRecord
 from tests.app.helpers import (
     Recorder,

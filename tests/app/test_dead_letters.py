@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from reactive_kafka import Batch, FailedRecord, Headers, Message, Record, Skip, Stop, Write
-from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.observe.events import RecordDeadLettered
+from reactive_kafka.events import RecordDeadLettered
 from reactive_kafka.testing import TestApp
+from tests.app.brokers import StoredRecord
 from tests.app.helpers import (
     Recorder,
     committed,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Headers, Message
-from reactive_kafka.observe.events import RecordDelayed, RecordPutOff
+from reactive_kafka.events import RecordDelayed, RecordPutOff
 from tests.app.helpers import (
     Recorder,
     facts,

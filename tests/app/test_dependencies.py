@@ -21,8 +21,7 @@ from reactive_kafka import (
     Router,
     current_message,
 )
-from reactive_kafka.delivery.workers.pool import INTERRUPTED_S
-from reactive_kafka.observe.events import EndFailed, HandlerRetried, RecordIgnored
+from reactive_kafka.events import EndFailed, HandlerRetried, RecordIgnored
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     Recorder,
@@ -519,7 +518,7 @@ async def test_a_thread_that_is_abandoned_keeps_its_dependencies_until_it_ends()
 
     async with running(app) as test:
         await send(test, b"stuck", b"next")
-        await until(lambda: committed(test) == 2, INTERRUPTED_S + 20)
+        await until(lambda: committed(test) == 2, 21)
         assert TOLD == ["pool", "session 1", "session 2", b"next", (2,), "session 2 ends"]
         assert facts(test).abandoned_handlers == 1
         go_on.set()

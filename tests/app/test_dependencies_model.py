@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka import App, Batch, Depends
-from reactive_kafka.handlers.dependencies.depends import Scope
 from reactive_kafka.testing import MemoryBroker, TestApp
 
 Kind = Literal["async", "plain", "class", "async generator", "generator"]
@@ -27,7 +26,7 @@ class Node:
     """A dependency; it needs some of the nodes before it."""
 
     kind: Kind
-    scope: Scope
+    scope: Literal["call", "app"]
     needs: tuple[int, ...]
     # Which of its makings fail.
     fails: tuple[int, ...]

@@ -18,9 +18,9 @@ from reactive_kafka import (
     Record,
     RecordMetadata,
     RejectedRecordError,
+    Sending,
     TransientBrokerError,
 )
-from reactive_kafka.outgoing.emitter import Sending
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import in_virtual_time, now, running, settle_down, until
 

@@ -17,14 +17,14 @@ from reactive_kafka import (
     RejectedRecordError,
     TransientBrokerError,
 )
-from reactive_kafka.broker.client import BatchRefusedError
-from reactive_kafka.observe.events import (
+from reactive_kafka.events import (
     CommitFailed,
     RecordDeadLettered,
     RecordIgnored,
     TransactionAborted,
 )
 from reactive_kafka.testing import MemoryBroker, TestApp
+from tests.app.brokers import BatchRefusedError
 from tests.app.helpers import (
     Recorder,
     facts,

@@ -17,14 +17,14 @@ from reactive_kafka import (
     BrokerError,
     FailedRecord,
     Headers,
+    IncomingSettings,
     Message,
     NotOwnerError,
+    Progress,
     Write,
 )
-from reactive_kafka.commit.strategy import Progress
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import CommitStrategyError, HandlerError, TransientBrokerError
-from reactive_kafka.observe.events import (
+from reactive_kafka.events import (
     ChannelFailed,
     HandlerFailed,
     HandlerRetried,

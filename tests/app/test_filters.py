@@ -6,23 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from reactive_kafka import App, Batch, ConfigError, Message
-from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.delivery.skipping import Skipping
-from reactive_kafka.observe.events import RecordsSkipped
-from reactive_kafka.records import HeaderPairs
+from reactive_kafka.events import RecordsSkipped
 from reactive_kafka.testing import TestApp
-from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.message import new_message
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -536,38 +527,6 @@ async def test_a_record_that_was_young_enough_is_tried_again_however_old_it_gets
     ]
 
 
-@given(
-    timestamp=st.none() | st.integers(-5, 10_000_000),
-    now_s=st.floats(0, 10_000),
-    max_age_s=st.none() | st.floats(0.001, 10_000),
-    is_retry=st.booleans(),
-)
-def test_the_rule_of_ages(
-    timestamp: int | None, now_s: float, max_age_s: float | None, is_retry: bool
-) -> None:
-    keys = {"max_record_age": max_age_s} if max_age_s is not None else {}
-    app = make_app(failure_strategy="delayed-retry-topic", **keys)
-    settings = app.settings.incoming["orders"]
-    topic = "orders_retry_10000" if is_retry else "orders"
-    message = new_message(None, AtTime(timestamp), OffsetTracker(tp(topic=topic), 0), 0)
-    is_old = (
-        max_age_s is not None
-        and timestamp is not None
-        and timestamp >= 0
-        and now_s - timestamp / 1000 > max_age_s
-    )
-    assert Skipping(settings, None, lambda: now_s).is_too_old(message) is (is_old and not is_retry)
-
-
-@dataclass
-class AtTime:
-    timestamp: int | None
-    offset: int = 0
-    key: bytes | None = None
-    value: bytes | None = None
-    headers: HeaderPairs = ()
-
-
 @in_virtual_time
 async def test_what_is_skipped_is_told_every_ten_seconds_and_the_rest_when_the_channel_stops() -> (
     None
@@ -596,11 +555,6 @@ async def test_what_is_skipped_is_told_every_ten_seconds_and_the_rest_when_the_c
 
 
 # -- where they do not go
-
-
-def test_nothing_is_there_for_a_channel_without_them() -> None:
-    settings = IncomingSettings(name="orders", topics=("orders",), group_id="g")
-    assert not Skipping(settings, None, time.time).is_needed
 
 
 @pytest.mark.parametrize(

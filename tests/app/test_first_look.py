@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
-from reactive_kafka.broker.client import Consumer
 from reactive_kafka.subscription import Topics
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import in_virtual_time, make_app, make_broker, running, send, until
@@ -15,7 +15,7 @@ from tests.broker.members import Member
 
 
 @asynccontextmanager
-async def owner_that_commits_nothing(broker: MemoryBroker) -> AsyncIterator[Consumer]:
+async def owner_that_commits_nothing(broker: MemoryBroker) -> AsyncIterator[Any]:
     """Another member of the group, which has the only partition; it has left when this ends."""
     consumer = broker.connector().consumer(
         name="another", subscription=Topics(("orders",)), group_id="billing", properties={}

@@ -10,7 +10,7 @@ import pytest
 
 from reactive_kafka import ConfigError, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.errors import ChannelClosedError
-from reactive_kafka.observe.events import HookFailed, Rebalanced
+from reactive_kafka.events import HookFailed, Rebalanced
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     Recorder,

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from reactive_kafka import App
-from reactive_kafka.observe.events import RecordPoisoned
+from reactive_kafka.events import RecordPoisoned
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
 from reactive_kafka.testing.fake_clock import run_in_virtual_time
 from tests.app.helpers import (

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from typing import Any, Literal
 
 from reactive_kafka import App, Message, TopicPartition
-from reactive_kafka.broker.client import Connector
-from reactive_kafka.broker.memory.broker import AssignmentKind
-from reactive_kafka.observe.events import HandlerAbandoned, Rebalanced
-from reactive_kafka.partitions.partition import Partition, PartitionState
+from reactive_kafka.events import HandlerAbandoned, Rebalanced
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
     Recorder,
@@ -31,7 +29,7 @@ BOTH = {tp(0), tp(1)}
 class CooperativeBroker(MemoryBroker):
     """A broker whose consumers keep what stays their own."""
 
-    def connector(self, *, assignment: AssignmentKind = "cooperative") -> Connector:
+    def connector(self, *, assignment: Literal["eager", "cooperative"] = "cooperative") -> Any:
         return super().connector(assignment=assignment)
 
 
@@ -61,10 +59,11 @@ class Working:
                 await self.may_go_on[message.partition].wait()
             self.done.append(at)
 
-    def partitions(self) -> dict[PartitionState, list[Partition]]:
-        found = defaultdict(list)
+    def partitions(self) -> dict[str, list[Any]]:
+        """State -> the partitions that are in it, of the application's only client."""
+        found = defaultdict[str, list[Any]](list)
         for one in inside(self.app).session.clients.consumers[0].table:
-            found[one.state].append(one)
+            found[one.state.name].append(one)
         return found
 
     def rebalances(self) -> list[tuple[str, set[TopicPartition]]]:
@@ -94,17 +93,17 @@ async def test_a_partition_that_stays_is_handled_and_committed_while_another_one
             await send(test, b"slow", partition=partition)
         await until(lambda: len(first.seen) == 2)
         async with joining(second.app, broker):
-            await until(lambda: first.partitions()[PartitionState.DRAINING])
+            await until(lambda: first.partitions()["DRAINING"])
             (going,), (staying,) = (
-                first.partitions()[PartitionState.DRAINING],
-                first.partitions()[PartitionState.READING],
+                first.partitions()["DRAINING"],
+                first.partitions()["READING"],
             )
             stays, goes = staying.id.partition, going.id.partition
             first.may_go_on[stays].set()
             await send(test, b"a", b"b", partition=stays)
             await until(lambda: (stays, 2) in first.done)
             await until(lambda: committed(test, stays) == 3, 20)
-            assert going.state is PartitionState.DRAINING, (
+            assert going.state.name == "DRAINING", (
                 "all that happened while its handler was waited for"
             )
             await send(test, b"c", partition=goes)
@@ -167,11 +166,11 @@ async def test_what_is_about_to_go_takes_room_until_it_has_gone() -> None:
             await send(test, b"slow", *[b"quick"] * 30, partition=partition)
         await until(lambda: len(first.seen) == 2)
         async with joining(second.app, broker):
-            await until(lambda: first.partitions()[PartitionState.DRAINING])
-            (staying,) = first.partitions()[PartitionState.READING]
+            await until(lambda: first.partitions()["DRAINING"])
+            (staying,) = first.partitions()["READING"]
             first.may_go_on[staying.id.partition].set()
             await until(lambda: (staying.id.partition, 30) in first.done)
-            assert first.partitions()[PartitionState.DRAINING], "all the while"
+            assert first.partitions()["DRAINING"], "all the while"
             assert max(first.held) == 4
             for partition in range(2):
                 first.may_go_on[partition].set()
@@ -199,11 +198,11 @@ async def test_a_window_is_not_exceeded_while_so_many_partitions_are_about_to_go
         )
         await until(lambda: held() == [0, 3, 0, 2])
         async with joining(second.app, broker):
-            await until(lambda: len(first.partitions()[PartitionState.DRAINING]) == 2)
-            assert tp(0) in {one.id for one in first.partitions()[PartitionState.READING]}
+            await until(lambda: len(first.partitions()["DRAINING"]) == 2)
+            assert tp(0) in {one.id for one in first.partitions()["READING"]}
             await send(test, b"quick", partition=0)
             await asyncio.sleep(5)
-            assert len(first.partitions()[PartitionState.DRAINING]) == 2, "all the while"
+            assert len(first.partitions()["DRAINING"]) == 2, "all the while"
             assert (0, 0) not in first.seen, "five others are in flight"
             for partition in range(4):
                 first.may_go_on[partition].set()
@@ -218,7 +217,7 @@ async def test_what_a_lost_client_is_assigned_before_it_has_left_does_not_stay_f
 ):
     broker, first = cooperative(2), Working()
     async with running(first.app, broker=broker):
-        await until(lambda: len(first.partitions()[PartitionState.READING]) == 2)
+        await until(lambda: len(first.partitions()["READING"]) == 2)
         client = inside(first.app).session.clients[0]
 
         async def leave() -> None:

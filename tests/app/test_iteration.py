@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from reactive_kafka import ChannelClosedError, Message
-from reactive_kafka.observe.events import RecordIgnored
+from reactive_kafka.events import RecordIgnored
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     Recorder,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, ConfigError, Router
-from reactive_kafka.observe.events import JobFailed, JobLate, JobLeft
+from reactive_kafka.events import JobFailed, JobLate, JobLeft
 from reactive_kafka.testing import FakeClock, TestApp, run_in_virtual_time
 from tests.app.helpers import (
     Recorder,

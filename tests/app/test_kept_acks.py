@@ -5,19 +5,15 @@ the partition.
 from __future__ import annotations
 
 import asyncio
-from array import array
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, Message, TopicPartition
-from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
-from reactive_kafka.observe.events import KeptAcksDropped, OffsetReset
-from reactive_kafka.records import Committed
-from reactive_kafka.tracking.metadata import acks as ackmap
-from reactive_kafka.tracking.metadata.codec import Metadata, _crc, decode
+from reactive_kafka import App, Batch, Committed, Message, TopicPartition
+from reactive_kafka.events import KeptAcksDropped, OffsetReset
+from reactive_kafka.testing import MemoryBroker
+from tests.app.checkpoints import MemoryStore, Rows
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -33,6 +29,7 @@ from tests.app.helpers import (
     tp,
     until,
 )
+from tests.tracking.stored import KeptAcks, acks_in, text_with, text_with_acks, user_string_in
 
 FIRST = tp(0)
 
@@ -90,20 +87,18 @@ def broker_with(records: int, *, partitions: int = 1) -> MemoryBroker:
     return broker
 
 
-def stored(
-    broker: MemoryBroker, partition: TopicPartition = FIRST, group: str = "billing"
-) -> Metadata:
-    """What stands beside the group's position."""
-    found = broker.committed(group)[partition]
-    return decode(found.metadata, found.offset)
+def user_string(broker: MemoryBroker) -> str:
+    """The user's string beside the group's position."""
+    found = broker.committed("billing")[FIRST]
+    return user_string_in(found.metadata, found.offset)
 
 
 def kept(
     broker: MemoryBroker, partition: TopicPartition = FIRST, group: str = "billing"
-) -> ackmap.AckMap | None:
+) -> KeptAcks | None:
     """The map that stands beside the group's position."""
     found = broker.committed(group).get(partition)
-    return None if found is None else decode(found.metadata, found.offset).acks
+    return None if found is None else acks_in(found.metadata, found.offset)
 
 
 def write(broker: MemoryBroker, position: int, metadata: str) -> None:
@@ -112,9 +107,7 @@ def write(broker: MemoryBroker, position: int, metadata: str) -> None:
 
 def written(position: int, until_: int, *still_open: int, user: str = "") -> str:
     """Metadata as another process would have written it."""
-    acks, _ = ackmap.encode(still_open, position, until_, 500)
-    covered = f"{position} 0 {len(user)}  {user} {acks}"
-    return f"rk1 {_crc(covered)} {covered}"
+    return text_with_acks(position, still_open, until_, user=user)
 
 
 async def told(
@@ -148,7 +141,7 @@ async def test_what_was_acked_above_the_position_is_not_delivered_again_after_a_
     async with running(first.app, broker=broker) as test:
         await told(broker, 10)
         assert committed(test) == 2
-        assert list(kept(broker).open) == [2, 5]  # type: ignore[union-attr]
+        assert kept(broker).still_open == [2, 5]  # type: ignore[union-attr]
     second = Handling()
     async with running(second.app, broker=broker) as test:
         await until(lambda: committed(test) == 10)
@@ -226,7 +219,7 @@ async def test_what_was_known_goes_on_with_a_position_that_moves_below_it() -> N
     second = Handling(held={1})
     async with running(second.app, broker=broker) as test:
         await until(lambda: committed(test) == 1)
-        assert stored(broker).acks == ackmap.AckMap(1, 10, array("q", [1]))
+        assert kept(broker) == KeptAcks(1, 10, [1])
     third = Handling()
     assert await read_all(third, broker, 1) == 8
     assert third.offsets() == [1]
@@ -312,7 +305,7 @@ async def test_what_was_cut_off_is_handled_again_and_nothing_that_is_open_is_lef
         assert test.app.channel("orders").store_offset_metadata(tp(), text)
         first.messages[0].ack()
         await until(lambda: committed(test) == 2)
-    assert stored(broker).user == text
+    assert user_string(broker) == text
     acks = kept(broker)
     assert acks is not None
     assert 2 < acks.until < 600
@@ -320,7 +313,7 @@ async def test_what_was_cut_off_is_handled_again_and_nothing_that_is_open_is_lef
     async with running(second.app, broker=broker) as test:
         await until(lambda: committed(test) == 601)
         assert second.offsets() == [one for one in range(2, 601) if not acks.is_done(one)]
-        assert facts(test).replays_avoided == acks.until - acks.base - len(acks.open)
+        assert facts(test).replays_avoided == acks.until - acks.base - len(acks.still_open)
 
 
 # -- metadata of others
@@ -367,14 +360,13 @@ async def test_what_cannot_be_believed_is_dropped_and_told_and_the_users_string_
         assert len(handling.dropped) == 1
         # What is known anew.
         await told(broker, 5)
-        assert stored(broker).user == "mine"
+        assert user_string(broker) == "mine"
 
 
 @in_virtual_time
 async def test_a_map_that_cannot_be_read_is_dropped_though_its_envelope_is_whole() -> None:
-    covered = "1 0 4  mine z9:1/4:AA"
     broker = broker_with(5)
-    write(broker, 1, f"rk1 {_crc(covered)} {covered}")
+    write(broker, 1, text_with(1, user="mine", acks="z9:1/4:AA"))
     handling = Handling()
     await read_all(handling, broker, 4)
     assert [event.reason for event in handling.dropped] == ["it cannot be read"]
@@ -711,16 +703,16 @@ async def test_a_checkpoint_store_keeps_them_beside_its_own_position() -> None:
     }
     first = on_the_store(Handling(held={2}, **settings), "a")
 
-    def known() -> ackmap.AckMap | None:
+    def known() -> KeptAcks | None:
         found = rows.row("billing", tp())
         return (
             None
             if found is None or found.position is None
-            else decode(found.metadata, found.position).acks
+            else acks_in(found.metadata, found.position)
         )
 
     async with running(first.app, broker=broker):
-        await until(lambda: known() == ackmap.AckMap(2, 6, array("q", [2])))
+        await until(lambda: known() == KeptAcks(2, 6, [2]))
     second = on_the_store(Handling(**settings), "b")
     assert await read_all(second, broker, 1) == 3
     assert second.offsets() == [2]
@@ -752,7 +744,7 @@ async def test_after_a_seek_back_kept_acks_beside_the_stores_position_make_no_re
         found = rows.row("billing", FIRST)
         if found is None or found.position is None:
             return None, False
-        return found.position, decode(found.metadata, found.position).acks is not None
+        return found.position, acks_in(found.metadata, found.position) is not None
 
     async with running(app, broker=broker):
         for _ in range(4):

@@ -10,7 +10,7 @@ import pytest
 
 from reactive_kafka import App, Message
 from reactive_kafka.errors import describe
-from reactive_kafka.observe.events import RecordIgnored
+from reactive_kafka.events import RecordIgnored
 from reactive_kafka.records import RawRecord
 from tests.app.helpers import (
     Recorder,

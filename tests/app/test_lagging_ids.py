@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from reactive_kafka import App, Message
-from reactive_kafka.broker.client import Connector, Consumer
-from reactive_kafka.broker.client_wrapper import ClientWrapper
-from reactive_kafka.observe.events import OffsetReset, PositionsUnknown
+from reactive_kafka.events import OffsetReset, PositionsUnknown
 from reactive_kafka.records import TopicIds
-from reactive_kafka.testing import MemoryBroker
+from tests.app.brokers import BrokerWithWrappedConsumers, WrappedConsumer
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -31,7 +29,7 @@ OLD, NEW = "id-1", "id-2"
 VALUES = [b"%d" % number for number in range(5)]
 
 
-class LaggingBroker(MemoryBroker):
+class LaggingBroker(BrokerWithWrappedConsumers):
     """Three brokers answer for the ids of topics, each of them with the one that it knows; one is
     asked at a time.
     """
@@ -42,8 +40,8 @@ class LaggingBroker(MemoryBroker):
         self.ids: dict[int, str] = {}
         self.asked_next = 0
 
-    def connector(self, *, assignment: Literal["eager", "cooperative"] = "eager") -> Any:
-        return LaggingConnector(super().connector(assignment=assignment), self)
+    def wrapped(self, consumer: Any) -> LaggingConsumer:
+        return LaggingConsumer(consumer, self)
 
     def answers(self) -> list[TopicIds]:
         """What each broker says."""
@@ -53,17 +51,8 @@ class LaggingBroker(MemoryBroker):
         ]
 
 
-class LaggingConnector(ClientWrapper[Connector]):
-    def __init__(self, inner: Connector, broker: LaggingBroker) -> None:
-        super().__init__(inner)
-        self._broker = broker
-
-    def consumer(self, **named: Any) -> Any:
-        return LaggingConsumer(self._inner.consumer(**named), self._broker)
-
-
-class LaggingConsumer(ClientWrapper[Consumer]):
-    def __init__(self, inner: Consumer, broker: LaggingBroker) -> None:
+class LaggingConsumer(WrappedConsumer):
+    def __init__(self, inner: Any, broker: LaggingBroker) -> None:
         super().__init__(inner)
         self._broker = broker
 

@@ -12,7 +12,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from reactive_kafka import App, Message, Record, TopicPartition
-from reactive_kafka.observe.events import RecordIgnored, TransactionAborted
+from reactive_kafka.events import RecordIgnored, TransactionAborted
 from tests.app.helpers import Recorder
 from tests.broker.hazards.faults import until
 

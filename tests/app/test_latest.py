@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, Message
-from reactive_kafka.commit.strategy import Progress
-from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka import App, Batch, IncomingSettings, Message, Progress
 from reactive_kafka.errors import OutcomeUnknownError, TransientBrokerError
 from tests.app.helpers import (
     committed,

@@ -11,7 +11,7 @@ import pytest
 
 from reactive_kafka import App, Message
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.observe.events import SessionOver, SessionUp
+from reactive_kafka.events import SessionOver, SessionUp
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
     Recorder,

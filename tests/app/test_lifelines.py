@@ -6,26 +6,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from contextvars import Context, copy_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reactive_kafka import App, Batch, Message, TopicPartition
-from reactive_kafka.broker.memory.memory_positions import CommitEntry
-from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.delivery.assembly import record_workers
-from reactive_kafka.delivery.invocation import Invocation
-from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.observe.events import LoopBlocked, RecordLeft
-from reactive_kafka.runtime.loop import where_in
-from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
+from reactive_kafka.events import LoopBlocked, RecordLeft
+from reactive_kafka.testing import MemoryBroker, TestApp
+from tests.app.brokers import CommitEntry
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -37,11 +29,9 @@ from tests.app.helpers import (
     positions,
     running,
     send,
-    settle_down,
     tp,
     until,
 )
-from tests.delivery.worker_setups import worker_setup
 
 Partitions = frozenset[TopicPartition]
 
@@ -362,36 +352,6 @@ async def test_a_client_that_is_made_anew_commits_before_it_gives_up() -> None:
 # -- workers
 
 
-async def test_a_cancelled_worker_is_passed_over_when_work_comes() -> None:
-    async def call(value: Any) -> None: ...
-
-    tasks: list[asyncio.Task[None]] = []
-
-    def spawn(
-        work: Callable[[], Awaitable[None]], name: str, context: Context | None = None
-    ) -> None:
-        tasks.append(asyncio.ensure_future(work()))
-
-    settings = IncomingSettings(
-        name="orders", topics=("orders",), group_id="g", client={}, concurrency=2
-    )
-    invocation = Invocation(call=call, decode=None, wants_message=False, ack="post")
-    setup = worker_setup(settings, LaneQueue(shared=False), FakeClock(), spawn)
-    workers = record_workers(setup, copy_context(), invocation)
-    workers.work_is_there()
-    await settle_down()
-    tasks[0].cancel()
-    # Before the cancelled one has had its turn.
-    workers.work_is_there()
-    assert len(tasks) == 2
-    await settle_down()
-    # Nobody has closed the workers, so another task takes its place.
-    assert tasks[0].done()
-    assert [task.done() for task in tasks[1:]] == [False, False]
-    workers.close()
-    await asyncio.wait(tasks)
-
-
 @in_virtual_time
 async def test_a_handler_that_never_ends_loses_its_place_when_its_partition_is_read_anew() -> None:
     app, seen = make_app(concurrency=1, revoke_grace="100ms", drain_timeout="1s"), list[int]()
@@ -515,24 +475,6 @@ async def test_a_loop_that_stood_still_is_told_and_in_what_it_stood() -> None:
     )
     assert blocked.text().endswith(f" s, in {blocked.where}")
     assert threading.active_count() == before - 1, "who looked has ended with the application"
-
-
-def test_of_a_deep_stack_both_ends_are_told() -> None:
-    def deeper(calls: int) -> str:
-        return deeper(calls - 1) if calls else where_in(sys._getframe())
-
-    def begins() -> str:
-        return deeper(20)
-
-    found = {"__name__": "asyncio.events", "begins": begins}
-    exec("def run(): return begins()", found)
-    places = found["run"]().split(" > ")
-    assert [place.split(" ")[-1] for place in places] == [
-        "begins",
-        *["deeper"] * 3,
-        "...",
-        *["deeper"] * 4,
-    ]
 
 
 def raises_deep_down() -> None:

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka import App, Message, TransientBrokerError
-from reactive_kafka.broker.memory.broker import Hold
-from reactive_kafka.observe.events import TransactionAborted
+from reactive_kafka.events import TransactionAborted
 from reactive_kafka.testing import TestApp, run_in_virtual_time
+from tests.app.brokers import Hold
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,

@@ -12,14 +12,15 @@ import pytest
 from prometheus_client import generate_latest
 
 from reactive_kafka import App, Batch, Message
-from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
 from reactive_kafka.errors import RejectedRecordError
-from reactive_kafka.observe.events import OutputLost
+from reactive_kafka.events import OutputLost
 from reactive_kafka.testing import TestApp
 from reactive_kafka.testing.settlement import NotSettledError
-from reactive_kafka.verdicts.acknowledger import LOST_REPORTED_S
-from tests.app.checkpoints import CHECKPOINT, app_on
+from tests.app.checkpoints import CHECKPOINT, MemoryStore, Rows, app_on
 from tests.app.helpers import Recorder, facts, in_virtual_time, make_app, running, send, until
+
+# For so long readiness reports an output that was lost.
+LOST_REPORTED_S = 300.0
 
 
 def lost(test: TestApp) -> int:

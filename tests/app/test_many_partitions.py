@@ -6,22 +6,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from reactive_kafka import Message
-from reactive_kafka.broker.client import Connector, Consumer
-from reactive_kafka.broker.client_wrapper import ClientWrapper
-from reactive_kafka.testing import MemoryBroker, TestApp
+from reactive_kafka.testing import TestApp
+from tests.app.brokers import BrokerWithWrappedConsumers, WrappedConsumer
 from tests.app.helpers import facts, in_virtual_time, make_app, now, rebalanced, send, until
 
 BY_TIME = ("poll", "wake", "check", "is_member", "session_ends_at", "look", "topic_ids")
 """What is called from time to time, however many partitions there are."""
 
 
-class Counted(ClientWrapper[Consumer]):
+class Counted(WrappedConsumer):
     """Counts the calls of a client's methods."""
 
-    def __init__(self, inner: Consumer, calls: Counter[str]) -> None:
+    def __init__(self, inner: Any, calls: Counter[str]) -> None:
         super().__init__(inner)
         self._calls = calls
 
@@ -30,22 +29,13 @@ class Counted(ClientWrapper[Consumer]):
         return super().__getattr__(name)
 
 
-class CountedConnector(ClientWrapper[Connector]):
-    def __init__(self, inner: Connector, calls: Counter[str]) -> None:
-        super().__init__(inner)
-        self._calls = calls
-
-    def consumer(self, **named: Any) -> Any:
-        return Counted(self._inner.consumer(**named), self._calls)
-
-
-class CountedBroker(MemoryBroker):
+class CountedBroker(BrokerWithWrappedConsumers):
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
         self.calls = Counter[str]()
 
-    def connector(self, *, assignment: Literal["eager", "cooperative"] = "eager") -> Any:
-        return CountedConnector(super().connector(assignment=assignment), self.calls)
+    def wrapped(self, consumer: Any) -> Counted:
+        return Counted(consumer, self.calls)
 
 
 async def calls_with(partitions: int) -> Counter[str]:

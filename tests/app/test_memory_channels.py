@@ -23,14 +23,13 @@ from reactive_kafka import (
     RejectedRecordError,
     Sending,
 )
-from reactive_kafka.observe.events import (
+from reactive_kafka.events import (
     ChannelFailed,
     HandlerFailed,
     RecordHandedBack,
     RecordIgnored,
     Unwritten,
 )
-from reactive_kafka.observe.facts import OutgoingFacts
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     Recorder,
@@ -79,7 +78,7 @@ def passing(app: App) -> None:
         return order
 
 
-def of_stage(test: TestApp) -> OutgoingFacts:
+def of_stage(test: TestApp) -> Any:
     """What is known about the channel stage."""
     return next(one for one in test.app.facts().outgoing if one.channel == "stage")
 

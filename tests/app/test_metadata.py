@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
-from reactive_kafka.broker.memory.broker import MemoryBroker
+from reactive_kafka import App, Committed, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.errors import OutcomeUnknownError
-from reactive_kafka.records import Committed
-from reactive_kafka.testing import TestApp
+from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import (
     facts,
     in_virtual_time,

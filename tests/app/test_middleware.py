@@ -24,10 +24,9 @@ from reactive_kafka import (
     current_batch,
     current_message,
 )
-from reactive_kafka.checkpoint.stores.memory_store import Rows
-from reactive_kafka.observe.events import HandlerFailed, HandlerRetried, RecordDeadLettered
+from reactive_kafka.events import HandlerFailed, HandlerRetried, RecordDeadLettered
 from reactive_kafka.testing import FakeClock, run_in_virtual_time
-from tests.app.checkpoints import app_on, row, store_of
+from tests.app.checkpoints import Rows, app_on, row, store_of
 from tests.app.helpers import Recorder, committed, in_virtual_time, make_app, running, send, until
 
 LETTERS = "dead-letter-topic-orders"

@@ -13,7 +13,6 @@ import httpx
 import pytest
 
 from reactive_kafka import App, Message
-from reactive_kafka.http.asgi import make_asgi
 from reactive_kafka.testing import MemoryBroker, TestApp
 
 NAME = "planted_by_data"
@@ -84,7 +83,7 @@ async def test_what_a_record_a_letter_or_a_request_names_is_not_imported(
         broker.produce("orders", value, key=PLANTED.encode(), headers=HEADERS)
     async with TestApp(app, broker=broker) as test:
         await test.settled()
-        transport = httpx.ASGITransport(app=make_asgi(app))
+        transport = httpx.ASGITransport(app=app.asgi)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             for path in (
                 "/",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.observe.events import RecordDeadLettered, RecordIgnored
+from reactive_kafka.events import RecordDeadLettered, RecordIgnored
 from tests.app.helpers import Recorder, facts, in_virtual_time, make_app, running, send, until
 
 

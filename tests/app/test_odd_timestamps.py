@@ -10,7 +10,6 @@ import httpx
 import pytest
 
 from reactive_kafka import Message
-from reactive_kafka.http.asgi import make_asgi
 from tests.app.helpers import (
     committed,
     facts,
@@ -64,7 +63,7 @@ async def test_records_of_any_time_are_handled_fail_come_back_and_end_as_letters
             await until(lambda: len(seen) == 2 * len(ODD), 60)
         if strategy != "ignore":
             await until(lambda: broker.end(tp(topic="dead-letter-topic-orders")) == len(ODD), 60)
-        transport = httpx.ASGITransport(app=make_asgi(app))
+        transport = httpx.ASGITransport(app=app.asgi)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             assert {
                 (await client.get(path)).status_code

@@ -20,23 +20,19 @@ from reactive_kafka import (
     Committed,
     ConfigError,
     DecodeError,
+    IncomingSettings,
     Message,
     NotOwnerError,
+    Progress,
     TopicPartition,
 )
-from reactive_kafka.broker.kafka_connector import KafkaConnector
-from reactive_kafka.checkpoint.stores.memory_store import Rows
-from reactive_kafka.commit.strategy import Progress
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import (
     CommitStrategyError,
     FatalBrokerError,
     OutcomeUnknownError,
     TransientBrokerError,
 )
-from reactive_kafka.tracking.metadata.codec import encode
-from reactive_kafka.tracking.plans import PlannedRange
-from tests.app.checkpoints import app_on, row
+from tests.app.checkpoints import Rows, app_on, row
 from tests.app.helpers import (
     committed,
     facts,
@@ -50,6 +46,8 @@ from tests.app.helpers import (
     tp,
     until,
 )
+from tests.harness.kafka import clients_of
+from tests.tracking.stored import text_with_plans
 
 
 def upper(text: str) -> str:
@@ -631,7 +629,7 @@ async def test_with_a_store_positions_and_strings_are_those_in_it() -> None:
 async def test_any_groups_positions_and_strings_can_be_read_without_our_own_part_of_them() -> None:
     kept = Kept()
     broker = make_broker(2)
-    ours = encode(4, (PlannedRange(4, 9),), "their stage")
+    ours = text_with_plans(4, (4, 9), user="their stage")
     async with running(kept.app, broker=broker):
         broker._state.group("shipping").commit(
             "", -1, {tp(0): Committed(4, ours), tp(1): Committed(2)}
@@ -665,7 +663,7 @@ async def test_the_embedded_broker_of_an_application_that_is_not_running_cannot_
 @pytest.mark.kafka
 async def test_all_of_it_on_a_real_cluster(kafka: str) -> None:
     topic = group = f"offsets-{uuid4().hex[:8]}"
-    place, connector = TopicPartition(topic, 0), KafkaConnector(kafka)
+    place, connector = TopicPartition(topic, 0), clients_of(kafka)
     inspector, producer = (
         connector.inspector(properties={}),
         connector.producer(name="test", properties={}),

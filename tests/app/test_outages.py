@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, FatalBrokerError, Message, Record
-from reactive_kafka.checkpoint.stores.memory_store import Rows
 from reactive_kafka.errors import ClusterError, SessionLostError
+from reactive_kafka.events import SchemaAvailable, SchemaUnavailable
 from reactive_kafka.formats.registered.schema_questions import Schema
-from reactive_kafka.observe.events import SchemaAvailable, SchemaUnavailable
 from reactive_kafka.schemas.answers import RegistryAway
 from reactive_kafka.schemas.schema_registry import RegistryClient
 from reactive_kafka.testing import MemoryBroker, TestApp
-from tests.app.checkpoints import app_on
+from tests.app.checkpoints import Rows, app_on
 from tests.app.helpers import (
     Recorder,
     committed,

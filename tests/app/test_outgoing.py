@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, FatalBrokerError, Message, Record, TransientBrokerError
-from reactive_kafka.observe.events import RecordIgnored, SendFailed
+from reactive_kafka.events import RecordIgnored, SendFailed
 from tests.app.helpers import (
     Recorder,
     committed,

@@ -12,17 +12,16 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, TransientBrokerError
-from reactive_kafka.broker.client import Connector
-from reactive_kafka.broker.client_wrapper import ClientWrapper
-from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable
+from reactive_kafka.events import BrokerAvailable, BrokerUnavailable
 from reactive_kafka.testing import MemoryBroker, TestApp, VirtualTimeLoop
+from tests.app.brokers import WrappedConnector
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, tp, until
 
 NOTICED_S = 5.0
 HEALED_S = 10.0
 
 
-class TwoClusters(ClientWrapper[Connector]):
+class TwoClusters(WrappedConnector):
     """Consumers are one cluster's, what is written is another's, as where channels name servers of
     their own.
     """

@@ -19,7 +19,7 @@ from reactive_kafka import (
     RejectedRecordError,
     TransientBrokerError,
 )
-from reactive_kafka.observe.events import ChannelFailed, RecordIgnored, Unwritten
+from reactive_kafka.events import ChannelFailed, RecordIgnored, Unwritten
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import (
     Recorder,

@@ -11,7 +11,7 @@ import pytest
 
 from reactive_kafka import App, Batch, Message, TopicPartition
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.observe.events import ChannelPaused
+from reactive_kafka.events import ChannelPaused
 from tests.app.helpers import (
     Recorder,
     committed,

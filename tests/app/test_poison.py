@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Message, Record
-from reactive_kafka.delivery.workers.pool import INTERRUPTED_S
-from reactive_kafka.observe.events import PoisonSettled, RecordPoisoned
+from reactive_kafka.events import PoisonSettled, RecordPoisoned
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     Recorder,
@@ -27,6 +26,9 @@ from tests.app.helpers import (
     tp,
     until,
 )
+
+# A handler that was cancelled for poison has so long to end.
+INTERRUPTED_S = 1.0
 
 LIMIT_S = 60.0
 

@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka import App, Batch, ChannelClosedError, CommitRefusedError, Message
-from reactive_kafka.broker.client import inspecting
-from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.observe.events import OffsetReset
-from reactive_kafka.records import Committed
-from reactive_kafka.testing import FakeClock, run_in_virtual_time
+from reactive_kafka import App, Batch, ChannelClosedError, CommitRefusedError, Committed, Message
+from reactive_kafka.events import OffsetReset
+from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
+from tests.app.brokers import commit_from_outside
 from tests.app.helpers import (
     Recorder,
     facts,
@@ -62,8 +60,7 @@ def noting_app(
 
 async def commit(broker: MemoryBroker, position: int) -> None:
     """What the service has stored before."""
-    async with inspecting(broker.connector(), {}) as inspector:
-        await inspector.commit("billing", {tp(): Committed(position)})
+    await commit_from_outside(broker, "billing", {tp(): Committed(position)})
 
 
 def offsets(seen: Seen, partition: int = 0) -> list[int]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import Batch, Message
-from reactive_kafka.observe.events import RecordPoisoned
+from reactive_kafka.events import RecordPoisoned
 from reactive_kafka.spark.channel.batch_job import SparkJob
 from tests.app.helpers import (
     Recorder,

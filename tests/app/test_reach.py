@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message
-from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.observe.events import (
+from reactive_kafka.events import (
     LeadersAway,
     LeadersBack,
     NothingMatches,
@@ -19,7 +18,7 @@ from reactive_kafka.observe.events import (
     TopicFound,
     TopicMissing,
 )
-from reactive_kafka.testing import TestApp, VirtualTimeLoop
+from reactive_kafka.testing import MemoryBroker, TestApp, VirtualTimeLoop
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,

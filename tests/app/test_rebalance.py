@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Message, TopicPartition
-from reactive_kafka.observe.events import HandlerAbandoned, Rebalanced
+from reactive_kafka.events import HandlerAbandoned, Rebalanced
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import (
     Recorder,

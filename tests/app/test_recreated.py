@@ -9,12 +9,9 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Message
-from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.observe.events import ChannelFailed, KeptAcksDropped, OffsetReset
-from reactive_kafka.records import Committed
-from reactive_kafka.tracking.metadata import acks as ackmap
-from reactive_kafka.tracking.metadata.codec import encode
+from reactive_kafka import App, Committed, Message
+from reactive_kafka.events import ChannelFailed, KeptAcksDropped, OffsetReset
+from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -27,6 +24,7 @@ from tests.app.helpers import (
     tp,
     until,
 )
+from tests.tracking.stored import text_with_acks
 
 TEN = [b"old-%d" % number for number in range(10)]
 
@@ -372,7 +370,7 @@ async def test_acks_that_were_kept_for_the_old_topic_skip_no_record_of_the_new_o
         "keep_out_of_order_acks": True,
         "ordering": "unordered",
     }
-    kept = Committed(0, encode(0, (), acks=ackmap.encode([0], 0, 10, 1000)[0], topic="id-1"))
+    kept = Committed(0, text_with_acks(0, [0], 10, topic="id-1"))
     leave(broker, kept)
     async with running(noting_app(recorder, seen, **orders), broker=broker):
         # Of the same topic, it is taken over.

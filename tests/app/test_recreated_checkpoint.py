@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message
-from reactive_kafka.checkpoint.stores.memory_store import Rows
-from reactive_kafka.observe.events import ChannelFailed
-from tests.app.checkpoints import app_on, row
+from reactive_kafka.events import ChannelFailed
+from tests.app.checkpoints import Rows, app_on, row
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, running, until
 from tests.app.test_recreated import TEN, fill, new_values, recreate, told, until_all_of
 

@@ -11,7 +11,7 @@ import pytest
 
 from reactive_kafka import App, Message
 from reactive_kafka.errors import FatalBrokerError
-from reactive_kafka.observe.events import CommitFailed, SettledNotStored
+from reactive_kafka.events import CommitFailed, SettledNotStored
 from tests.app.helpers import (
     Recorder,
     committed,

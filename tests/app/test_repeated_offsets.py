@@ -5,23 +5,23 @@ back.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from reactive_kafka import Message, TopicPartition
-from reactive_kafka.broker.client import Chunk, Connector, Consumer, Poll
-from reactive_kafka.broker.client_wrapper import ClientWrapper
-from reactive_kafka.testing import MemoryBroker, TestApp
+from reactive_kafka.testing import TestApp
+from tests.app.brokers import BrokerWithWrappedConsumers, WrappedConsumer
 from tests.app.helpers import facts, in_virtual_time, make_app, positions, send, until
 
 
-class Repeats(ClientWrapper[Consumer]):
+class Repeats(WrappedConsumer):
     """Gives out each chunk twice at once, and with the next chunk of its partition all that came
     before once more.
     """
 
-    def __init__(self, inner: Consumer, repeated: list[int]) -> None:
+    def __init__(self, inner: Any, repeated: list[int]) -> None:
         super().__init__(inner)
         # The offsets that came again.
         self._repeated = repeated
@@ -29,34 +29,25 @@ class Repeats(ClientWrapper[Consumer]):
 
     async def poll(
         self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
-    ) -> Poll:
+    ) -> Any:
         poll = await self._inner.poll(budgets, timeout_s, most)
-        chunks = list[Chunk]()
+        chunks = list[Any]()
         for chunk in poll.chunks:
             before = self._before.setdefault(chunk.partition, [])
             whole = chunk._replace(records=[*before, *chunk.records])
             self._repeated += [record.offset for record in (*before, *chunk.records)]
             before += chunk.records
             chunks += [whole, chunk]
-        return Poll(chunks, poll.errors)
+        return replace(poll, chunks=chunks)
 
 
-class RepeatingConnector(ClientWrapper[Connector]):
-    def __init__(self, inner: Connector, repeated: list[int]) -> None:
-        super().__init__(inner)
-        self._repeated = repeated
-
-    def consumer(self, **named: Any) -> Any:
-        return Repeats(self._inner.consumer(**named), self._repeated)
-
-
-class RepeatingBroker(MemoryBroker):
+class RepeatingBroker(BrokerWithWrappedConsumers):
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
         self.repeated: list[int] = []
 
-    def connector(self, *, assignment: Literal["eager", "cooperative"] = "eager") -> Any:
-        return RepeatingConnector(super().connector(assignment=assignment), self.repeated)
+    def wrapped(self, consumer: Any) -> Repeats:
+        return Repeats(consumer, self.repeated)
 
 
 @pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])

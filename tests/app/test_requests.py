@@ -23,15 +23,9 @@ from reactive_kafka import (
     ReplyTimeoutError,
     TransientBrokerError,
 )
-from reactive_kafka.broker.memory.partition_log import StoredRecord
-from reactive_kafka.observe.events import (
-    BrokerAvailable,
-    BrokerUnavailable,
-    ChannelFailed,
-    RecordIgnored,
-)
-from reactive_kafka.outgoing.reply_headers import CORRELATION_ID, PARTITION, TOPIC
+from reactive_kafka.events import BrokerAvailable, BrokerUnavailable, ChannelFailed, RecordIgnored
 from reactive_kafka.testing import MemoryBroker, TestApp
+from tests.app.brokers import StoredRecord
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,
@@ -43,6 +37,11 @@ from tests.app.helpers import (
     until,
 )
 from tests.app.sabotage import Sabotage
+
+# The headers of requests and replies, as other libraries know them.
+CORRELATION_ID = "REPLY_CORRELATION_ID"
+TOPIC = "REPLY_TOPIC"
+PARTITION = "REPLY_PARTITION"
 
 IGNORED = {"failure_strategy": "ignore"}
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, ChannelClosedError, Message
-from reactive_kafka.observe.events import ChannelFailed, ChannelStateChanged, EndFailed
+from reactive_kafka.events import ChannelFailed, ChannelStateChanged, EndFailed
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     Recorder,

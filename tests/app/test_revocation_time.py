@@ -10,15 +10,9 @@ from typing import Any
 import pytest
 
 from reactive_kafka import Message, TopicPartition
-from reactive_kafka.checkpoint.stores.memory_store import Rows
-from reactive_kafka.observe.events import (
-    HandlerAbandoned,
-    HookFailed,
-    RevocationCut,
-    SettledNotStored,
-)
+from reactive_kafka.events import HandlerAbandoned, HookFailed, RevocationCut, SettledNotStored
 from reactive_kafka.testing import MemoryBroker, TestApp
-from tests.app.checkpoints import app_on
+from tests.app.checkpoints import Rows, app_on
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,

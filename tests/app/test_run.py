@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message
-from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
-from reactive_kafka.observe.events import EndFailed, HookFailed
+from reactive_kafka.events import EndFailed, HookFailed
+from tests.app.checkpoints import MemoryStore, Rows
 from tests.app.helpers import (
     Recorder,
     committed,

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, NotOwnerError, TopicPartition, by
-from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.observe.events import OffsetReset
+from reactive_kafka.events import OffsetReset
+from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
     Recorder,
     committed,

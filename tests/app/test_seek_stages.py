@@ -13,16 +13,11 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Message, NotOwnerError, TopicPartition
-from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.broker.memory.scripted_faults import Request
-from reactive_kafka.channel.client_connection import IDLE_POLL_S
-from reactive_kafka.checkpoint.stores.memory_store import Rows
+from reactive_kafka import App, Committed, Message, NotOwnerError, TopicPartition
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.partitions.start_choice import Where
-from reactive_kafka.records import Committed
-from reactive_kafka.testing import TestApp
-from tests.app.checkpoints import app_on, row, store_of
+from reactive_kafka.testing import MemoryBroker, TestApp
+from tests.app.brokers import Request
+from tests.app.checkpoints import Rows, app_on, row, store_of
 from tests.app.helpers import (
     committed,
     in_virtual_time,
@@ -33,6 +28,9 @@ from tests.app.helpers import (
     tp,
     until,
 )
+
+# The longest wait of a poll after one that brought nothing.
+IDLE_POLL_S = 2.0
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -125,7 +123,7 @@ async def nothing_revives(broker: MemoryBroker, app: App, seen: list[int]) -> No
 )
 @in_virtual_time
 async def test_while_reading_begins_it_begins_where_was_sought_last_and_that_never_revives(
-    kind: str, call: Request, answer: bool, where: list[Where], first: int
+    kind: str, call: Request, answer: bool, where: list[Any], first: int
 ) -> None:
     seen, it = list[int](), KINDS[kind]
     async with broker_of(it) as broker:
@@ -176,7 +174,7 @@ async def test_a_hook_of_the_assignment_and_a_task_beside_it_may_seek_and_the_la
 @pytest.mark.parametrize("places", [[0], [8, 4], ["end", START + timedelta(seconds=6)]])
 @in_virtual_time
 async def test_right_after_reading_has_begun_the_last_of_them_wins(
-    kind: str, places: list[Where]
+    kind: str, places: list[Any]
 ) -> None:
     seen, it = list[int](), KINDS[kind]
     async with broker_of(it) as broker, running(app_of(it, seen), broker=broker) as test:

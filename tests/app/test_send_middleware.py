@@ -24,12 +24,7 @@ from reactive_kafka import (
     RecordMetadata,
     Router,
 )
-from reactive_kafka.observe.events import (
-    ChannelFailed,
-    HandlerRetried,
-    RecordDeadLettered,
-    RecordDelayed,
-)
+from reactive_kafka.events import ChannelFailed, HandlerRetried, RecordDeadLettered, RecordDelayed
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import Recorder, committed, in_virtual_time, make_app, running, send, until
 

@@ -7,9 +7,8 @@ import gc
 
 import pytest
 
-from reactive_kafka import App, ChannelClosedError, TransientBrokerError
-from reactive_kafka.observe.events import Unwritten
-from reactive_kafka.outgoing.emitter import Emitter
+from reactive_kafka import App, ChannelClosedError, Emitter, TransientBrokerError
+from reactive_kafka.events import Unwritten
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import Recorder, in_virtual_time, now, running, settle_down
 

@@ -27,7 +27,7 @@ from reactive_kafka import (
     UnmatchedRecordError,
     current_message,
 )
-from reactive_kafka.observe.events import RecordIgnored, RecordsSkipped
+from reactive_kafka.events import RecordIgnored, RecordsSkipped
 from reactive_kafka.testing import FakeClock, run_in_virtual_time
 from tests.app.helpers import (
     Recorder,

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import Message
-from reactive_kafka.broker.client import SomePositionsUnknownError
-from reactive_kafka.checkpoint.stores.memory_store import Rows
+from reactive_kafka import Committed, Message
 from reactive_kafka.errors import FatalBrokerError, TransientBrokerError
-from reactive_kafka.observe.events import PositionsKnown, PositionsUnknown
-from reactive_kafka.records import Committed
-from tests.app.checkpoints import app_on
+from reactive_kafka.events import PositionsKnown, PositionsUnknown
+from tests.app.brokers import SomePositionsUnknownError
+from tests.app.checkpoints import Rows, app_on
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,

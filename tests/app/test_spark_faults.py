@@ -12,7 +12,7 @@ import pytest
 
 from reactive_kafka import SparkBatch
 from reactive_kafka.errors import BadDataError, ClusterError, DataLossError, NotOwnerError
-from reactive_kafka.observe.events import CommitFailed
+from reactive_kafka.events import CommitFailed
 from reactive_kafka.spark.batches.bisection import jobs_for
 from reactive_kafka.testing import MemoryBroker, VirtualTimeLoop
 from tests.app.helpers import (

@@ -5,12 +5,12 @@ wait for.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from reactive_kafka import App
-from reactive_kafka.broker.client import TransactionalProducer
-from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.observe.events import TransactionHangs
+from reactive_kafka.events import TransactionHangs
 from reactive_kafka.records import RecordBytes
+from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,
@@ -35,7 +35,7 @@ def reading(recorder: Recorder, seen: list[bytes], **orders: object) -> App:
     return app
 
 
-async def open_transaction(broker: MemoryBroker) -> TransactionalProducer:
+async def open_transaction(broker: MemoryBroker) -> Any:
     """Somebody who has written a record in a transaction, and does not end it."""
     producer = broker.connector().transactional_producer(
         name="other", transactional_id="other", properties=PATIENT

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from reactive_kafka import ChannelClosedError, ConfigError, Message
-from reactive_kafka.broker.client import Connector, Consumer
+from reactive_kafka.events import HandlerAbandoned, HookFailed, StopWaits
 from reactive_kafka.handlers.blocking_calls import calls_in_threads
-from reactive_kafka.observe.events import HandlerAbandoned, HookFailed, StopWaits
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
     Recorder,
@@ -501,10 +500,10 @@ class BrokenConnector:
     """Makes no producer, and cannot be closed."""
 
     def __init__(self, broker: MemoryBroker) -> None:
-        self._connector: Connector = broker.connector()
+        self._connector = broker.connector()
         self.is_broken = True
 
-    def consumer(self, **named: Any) -> Consumer:
+    def consumer(self, **named: Any) -> Any:
         return self._connector.consumer(**named)
 
     def producer(self, **named: Any) -> Any:

@@ -9,7 +9,7 @@ import asyncio
 import pytest
 
 from reactive_kafka import App, ChannelClosedError, Message, TopicPartition
-from reactive_kafka.observe.events import ChannelStateChanged
+from reactive_kafka.events import ChannelStateChanged
 from tests.app.helpers import (
     Recorder,
     committed,

@@ -15,13 +15,12 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, Record
-from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
 from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import BrokerError
-from reactive_kafka.observe.events import ChannelFailed, EndFailed, RecordIgnored
+from reactive_kafka.events import ChannelFailed, EndFailed, RecordIgnored
 from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.testing import MemoryBroker, TestApp, VirtualTimeLoop
-from tests.app.checkpoints import app_on, store_of
+from tests.app.checkpoints import MemoryStore, Rows, app_on, store_of
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, running, send, until
 from tests.app.sabotage import Odd, Sabotage
 from tests.app.spark_stage import spark_app

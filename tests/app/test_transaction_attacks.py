@@ -9,15 +9,24 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import Batch, Emitter, Record, RejectedRecordError, TransactionAbortedError
-from reactive_kafka.observe.events import RecordDeadLettered
-from reactive_kafka.outgoing.transactions.emitter_transaction import EmitterTransaction
-from reactive_kafka.outgoing.transactions.producers import MOST_PRODUCERS
-from reactive_kafka.outgoing.transactions.transaction import COLLECTED
+from reactive_kafka import (
+    Batch,
+    Emitter,
+    EmitterTransaction,
+    Record,
+    RejectedRecordError,
+    TransactionAbortedError,
+)
+from reactive_kafka.events import RecordDeadLettered
 from tests.app.helpers import Recorder, in_virtual_time, running, send, tp, until
 from tests.app.test_emitter_transactions import app_with, seen
 from tests.app.test_exactly_once import DEAD, position, values
 from tests.app.test_exactly_once import app_with as exactly_once
+
+# Most transactions of a channel at a time.
+MOST_PRODUCERS = 16
+# So many records of a transaction are collected before any is written.
+COLLECTED = 10_000
 
 
 @pytest.mark.parametrize("slow", [None, "claim", "send"])

@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, Message
-from reactive_kafka.checkpoint.store import Write
-from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Outcome, Rows
+from reactive_kafka import App, Batch, Message, TopicPartition
 from reactive_kafka.errors import (
     AlreadyStoredError,
     CheckpointError,
@@ -22,9 +20,8 @@ from reactive_kafka.errors import (
     FatalBrokerError,
     StoreAwayError,
 )
-from reactive_kafka.observe.events import HandlerFailed, HandlerRetried
-from reactive_kafka.records import TopicPartition
-from tests.app.checkpoints import app_on, row, store_of
+from reactive_kafka.events import HandlerFailed, HandlerRetried
+from tests.app.checkpoints import MemoryStore, Outcome, Rows, Write, app_on, row, store_of
 from tests.app.helpers import (
     Recorder,
     facts,

@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, Message
-from reactive_kafka.checkpoint.store import Checkpoint
-from reactive_kafka.checkpoint.stores.memory_store import Outcome, Rows
+from reactive_kafka import App, Batch, Checkpoint, Message
 from reactive_kafka.errors import CheckpointError, CheckpointRefusedError, CommitRefusedError
-from reactive_kafka.observe.events import RecordPoisoned
-from tests.app.checkpoints import GROUP, app_on, row, store_of
+from reactive_kafka.events import RecordPoisoned
+from tests.app.checkpoints import GROUP, Outcome, Rows, app_on, row, store_of
 from tests.app.helpers import (
     Recorder,
     facts,

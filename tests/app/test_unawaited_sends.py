@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Message
-from reactive_kafka.observe.events import HandlerRetried, HookFailed, JobFailed, RecordIgnored
+from reactive_kafka.events import HandlerRetried, HookFailed, JobFailed, RecordIgnored
 from tests.app.helpers import Recorder, committed, in_virtual_time, running, settle_down, until
 
 pytestmark = pytest.mark.filterwarnings(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, ConfigError, FatalBrokerError
-from reactive_kafka.observe.events import BrokerUnavailable, Event
+from reactive_kafka.events import BrokerUnavailable, Event
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import in_virtual_time, make_app, make_broker, now, send, until
 

@@ -10,7 +10,7 @@ import pytest
 
 from reactive_kafka import App, Message
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.observe.events import ReadFailed, UnreadableSkipped
+from reactive_kafka.events import ReadFailed, UnreadableSkipped
 from tests.app.helpers import (
     Recorder,
     facts,

@@ -9,11 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka import App, Batch, Message, TopicPartition, TransientBrokerError
-from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.commit.strategy import Progress
-from reactive_kafka.observe.events import RangeBeyondEnd
-from reactive_kafka.records import Committed
+from reactive_kafka import (
+    App,
+    Batch,
+    Committed,
+    Message,
+    Progress,
+    TopicPartition,
+    TransientBrokerError,
+)
+from reactive_kafka.events import RangeBeyondEnd
+from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, TopicPartition
-from reactive_kafka.checkpoint.stores.memory_store import Rows
 from reactive_kafka.errors import NotOwnerError, TransientBrokerError
-from reactive_kafka.observe.events import HookFailed
+from reactive_kafka.events import HookFailed
 from reactive_kafka.testing import TestApp
-from tests.app.checkpoints import app_on
+from tests.app.checkpoints import Rows, app_on
 from tests.app.helpers import (
     Recorder,
     committed,

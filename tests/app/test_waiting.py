@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from reactive_kafka import Batch, Message
-from reactive_kafka.checkpoint.stores.memory_store import Rows
 from reactive_kafka.testing import MemoryBroker
-from tests.app.checkpoints import app_on, store_of
+from tests.app.checkpoints import Rows, app_on, store_of
 from tests.app.helpers import (
     committed,
     facts,

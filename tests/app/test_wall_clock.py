@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka import Message
-from reactive_kafka.observe.events import RecordPoisoned
+from reactive_kafka.events import RecordPoisoned
 from reactive_kafka.testing import FakeClock, run_in_virtual_time
 from tests.app.helpers import Recorder, make_app, make_broker, now, running, send, tp, until
 

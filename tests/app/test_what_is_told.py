@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from reactive_kafka import App, Message
-from reactive_kafka.checkpoint.stores.memory_store import Rows
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.observe.events import (
+from reactive_kafka.events import (
     ChannelFailed,
     ChannelStateChanged,
     PositionsKnown,
@@ -24,7 +23,7 @@ from reactive_kafka.observe.events import (
     StoreUnavailable,
 )
 from reactive_kafka.testing import TestApp
-from tests.app.checkpoints import app_on
+from tests.app.checkpoints import Rows, app_on
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,

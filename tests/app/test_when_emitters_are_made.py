@@ -14,9 +14,8 @@ from typing import Annotated
 import pytest
 
 from reactive_kafka import App, Depends, Router
-from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.observe.events import NotWritable
-from reactive_kafka.testing import VirtualTimeLoop
+from reactive_kafka.events import NotWritable
+from reactive_kafka.testing import MemoryBroker, VirtualTimeLoop
 from tests.app.helpers import Recorder, in_virtual_time, now, settle_down, until
 
 MISSING = "broker: topic 'invoices' does not exist, and the broker does not create it"

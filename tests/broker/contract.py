@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.client import Sight
 from reactive_kafka.errors import (
     MetadataTooLargeError,
@@ -23,7 +24,7 @@ from reactive_kafka.errors import (
     RejectedRecordError,
     TransientBrokerError,
 )
-from reactive_kafka.records import Committed, RecordBytes, TopicPartition
+from reactive_kafka.records import RecordBytes
 from reactive_kafka.subscription import Topics
 from tests.broker.members import PATIENCE_S, Cluster, Member, fill, joined, producing, texts
 

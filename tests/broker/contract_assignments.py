@@ -9,6 +9,7 @@ import uuid
 
 import pytest
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,
@@ -16,7 +17,6 @@ from reactive_kafka.errors import (
     NotOwnerError,
     TransientBrokerError,
 )
-from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Partitions, Topics
 from tests.broker.contract import LETTERS, PROMPTLY_S
 from tests.broker.members import (

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from reactive_kafka import Committed
 from reactive_kafka.errors import NotOwnerError
-from reactive_kafka.records import Committed
 from tests.broker.members import PATIENCE_S, Cluster, Event, Member, fill, joined, texts
 
 LETTERS = list("abcdefgh")

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.client import (
     TRANSACTION_TIMEOUT_MS,
     SomePositionsUnknownError,
@@ -16,7 +17,7 @@ from reactive_kafka.broker.client import (
     WrittenBatch,
 )
 from reactive_kafka.errors import NotOwnerError, PositionsRefusedError, TransientBrokerError
-from reactive_kafka.records import Committed, RecordBytes, TopicPartition
+from reactive_kafka.records import RecordBytes
 from tests.broker.contract import goes_on_for_a_while
 from tests.broker.contract_writing import numbered
 from tests.broker.members import (

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.client import Producer
 from reactive_kafka.errors import RejectedRecordError
-from reactive_kafka.records import RawRecord, RecordBytes, TopicPartition
+from reactive_kafka.records import RawRecord, RecordBytes
 from tests.broker.members import Cluster, inspecting, joined, producing, texts
 
 SMALL = RecordBytes(b"small")

@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import asynccontextmanager
 from typing import Protocol
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.client import Connector, Consumer, Inspector, Poll, Producer, Written
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import RawRecord
 from reactive_kafka.subscription import Partitions, Pattern, Subscription, Topics
 
 # How long a test waits for what must come. A wait ends when the condition holds, so this is only

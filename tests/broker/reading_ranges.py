@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from reactive_kafka import IncomingSettings, TopicPartition
 from reactive_kafka.broker.client import (
     Chunk,
     Connector,
@@ -17,8 +18,7 @@ from reactive_kafka.broker.client import (
     TransactionalProducer,
 )
 from reactive_kafka.broker.ranges import RangesConnector
-from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import RawRecord
 from reactive_kafka.spark.channel.refetch import records_of
 from reactive_kafka.subscription import Subscription
 

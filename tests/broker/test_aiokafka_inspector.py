@@ -9,11 +9,11 @@ from uuid import uuid4
 
 import pytest
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.client import Inspector
 from reactive_kafka.broker.embedded import EmbeddedBroker
 from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.errors import BrokerError, TransientBrokerError
-from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Topics
 from tests.broker.members import Member
 

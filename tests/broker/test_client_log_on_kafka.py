@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from reactive_kafka import App
-from reactive_kafka.observe.events import BrokerUnavailable, SendFailed, TopicMissing
+from reactive_kafka.events import BrokerUnavailable, SendFailed, TopicMissing
 from tests.app.helpers import Recorder
 from tests.broker.hazards.faults import until
 from tests.harness.kafka import KafkaCluster

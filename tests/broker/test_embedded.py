@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 
 import pytest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.embedded import EmbeddedBroker
 from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.errors import BrokerError, FatalBrokerError, MissingExtraError
-from reactive_kafka.records import TopicPartition
 from tests.broker.contract import CommitContract, ProducingContract, ReadingContract, group
 from tests.broker.contract_assignments import (
     AutoCommitContract,

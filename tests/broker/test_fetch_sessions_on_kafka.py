@@ -14,9 +14,9 @@ from aiokafka.admin import NewTopic
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.protocol.fetch import FetchRequest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.aiokafka.fetched.fetch_size import SMALL as SMALL_PORTION
 from reactive_kafka.broker.aiokafka.fetched.prefetch import FULL
-from reactive_kafka.records import TopicPartition
 from tests.broker.contract import group
 from tests.broker.hazards.faults import until
 from tests.broker.members import PATIENCE_S, Member, fill, joined

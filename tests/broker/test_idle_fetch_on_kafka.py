@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.aiokafka.kafka_consumer import AiokafkaConsumer
-from reactive_kafka.records import TopicIds, TopicPartition
+from reactive_kafka.records import TopicIds
 from tests.broker.contract import fill, group
 from tests.broker.members import PATIENCE_S, Member, joined
 from tests.broker.test_kafka import KafkaTestCluster, cluster

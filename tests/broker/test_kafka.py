@@ -13,10 +13,11 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.protocol.metadata import MetadataRequest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError
-from reactive_kafka.records import RecordBytes, TopicPartition
+from reactive_kafka.records import RecordBytes
 from tests.broker.contract import (
     CommitContract,
     GroupContract,

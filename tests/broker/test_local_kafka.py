@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.client import inspecting
 from reactive_kafka.broker.jars import KafkaUnavailableError
 from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.broker.local_kafka import brokers_known_to, local_kafka
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Topics
 from tests.broker.members import PATIENCE_S, Member
 from tests.harness.kafka import KafkaCluster

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Collection, Mapping
 
 import pytest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import MemoryBroker
 from tests.broker.contract import (
     CommitContract,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.memory.broker import AssignmentKind
 from reactive_kafka.errors import NotOwnerError, TransientBrokerError
-from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Topics
 from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
 from tests.broker.contract import (

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.memory.memory_positions import CommitEntry
 from reactive_kafka.errors import (
     FatalBrokerError,
@@ -16,7 +17,7 @@ from reactive_kafka.errors import (
     OutcomeUnknownError,
     TransientBrokerError,
 )
-from reactive_kafka.records import Committed, RecordBytes, TopicPartition
+from reactive_kafka.records import RecordBytes
 from reactive_kafka.subscription import Topics
 from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
 from tests.broker.contract import goes_on_for_a_while

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.memory.assignors import range_shares, sticky_shares
 from reactive_kafka.broker.memory.partition_log import PartitionLog
-from reactive_kafka.records import TopicPartition
 
 
 def log_with(count: int) -> PartitionLog:

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.memory.memory_positions import StoredPositions
 from reactive_kafka.broker.memory.partition_log import PartitionLog
-from reactive_kafka.records import Committed, TopicPartition
 
 IDS = st.sampled_from("xyz")
 STEPS = st.one_of(

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.client import TransactionalProducer, WrittenBatch
 from reactive_kafka.errors import (
     BrokerError,
@@ -17,7 +18,7 @@ from reactive_kafka.errors import (
     RejectedRecordError,
     TransientBrokerError,
 )
-from reactive_kafka.records import Committed, RecordBytes, TopicPartition
+from reactive_kafka.records import RecordBytes
 from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
 from tests.broker.members import joined
 from tests.broker.test_memory import MemoryCluster

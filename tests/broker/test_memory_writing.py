@@ -8,6 +8,7 @@ import asyncio
 
 import pytest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.client import Producer, WrittenBatch
 from reactive_kafka.errors import (
     BrokerError,
@@ -15,7 +16,7 @@ from reactive_kafka.errors import (
     OutcomeUnknownError,
     TransientBrokerError,
 )
-from reactive_kafka.records import RecordBytes, TopicPartition
+from reactive_kafka.records import RecordBytes
 from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
 from tests.broker.members import producing
 from tests.broker.test_memory import MemoryCluster

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from aiokafka.admin import NewTopic
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.local_kafka import Node
-from reactive_kafka.records import TopicPartition
 from tests.broker.hazards.applications import KeepingConnector
 from tests.broker.hazards.faults import until
 from tests.broker.test_fetch_sessions_on_kafka import Fetches

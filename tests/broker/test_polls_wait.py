@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.aiokafka.fetched.record_poller import SOME, RecordPoller, has_to_wait
-from reactive_kafka.records import TopicPartition
 
 LONG_S = 60.0
 

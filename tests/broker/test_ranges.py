@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.client import Consumer, Poll
 from reactive_kafka.broker.ranges import RangesConsumer
 from reactive_kafka.errors import (
@@ -20,7 +21,6 @@ from reactive_kafka.errors import (
     OffsetOutOfRangeError,
     TransientBrokerError,
 )
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Partitions, Topics
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import in_virtual_time, make_broker

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.ranges import RangesConnector
-from reactive_kafka.records import TopicPartition
 from tests.broker.contract import CommitContract, GroupContract, LogContract, ReadingContract, group
 from tests.broker.contract_assignments import PatternContract, StaticContract
 from tests.broker.members import fill, joined

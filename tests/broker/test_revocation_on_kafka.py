@@ -13,7 +13,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from reactive_kafka import App, TopicPartition
-from reactive_kafka.observe.events import Event, RevocationCut
+from reactive_kafka.events import Event, RevocationCut
 from tests.broker.hazards.applications import KeepingConnector
 from tests.broker.hazards.faults import until
 from tests.faults.driver import create_topic

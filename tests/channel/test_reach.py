@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reactive_kafka.broker.client import Sight
 from reactive_kafka.channel.reach import Reach
-from reactive_kafka.observe.events import Event, LeadersAway, LeadersBack, TopicFound, TopicMissing
+from reactive_kafka.events import Event, LeadersAway, LeadersBack, TopicFound, TopicMissing
 from reactive_kafka.partitions.table import PartitionTable
 from tests.app.helpers import Recorder, tp
 

@@ -6,10 +6,10 @@ from typing import get_args
 
 import pytest
 
+from reactive_kafka import IncomingSettings
 from reactive_kafka.channel.status import TRANSITIONS, ChannelStatus, RestartPolicy
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import RestartSettings
-from reactive_kafka.observe.events import ChannelStateChanged
+from reactive_kafka.events import ChannelStateChanged
 from reactive_kafka.observe.facts import ChannelState
 from reactive_kafka.state_table import next_state
 from tests.app.helpers import Recorder

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.channel.totals import MOST_LEFT, OTHERS, ChannelTotals
 from reactive_kafka.observe.facts import PartitionTotals
-from reactive_kafka.records import TopicPartition
 
 
 def day(number: int) -> TopicPartition:

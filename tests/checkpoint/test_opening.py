@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.checkpoint.store import TransactionalStore
 from reactive_kafka.checkpoint.stores.files import FileStore
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, forget
@@ -17,7 +18,6 @@ from reactive_kafka.checkpoint.stores.redis import RedisStore
 from reactive_kafka.checkpoint.stores.sql import SqlStore
 from reactive_kafka.config.store_urls import check_url
 from reactive_kafka.errors import FatalBrokerError, how_to_install
-from reactive_kafka.records import TopicPartition
 from tests.checkpoint.conftest import install_stores
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.checkpoint.owned_row import ClientPartition, OwnedRow, PendingWrite
 from reactive_kafka.checkpoint.store import Checkpoint, Write, allows
-from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
 
 PARTITION = TopicPartition("orders", 0)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.checkpoint.stores.sql import SqlStore
-from reactive_kafka.records import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 FIRST, NEXT = {ORDERS: Write(0, Checkpoint(1, 5))}, {ORDERS: Write(1, Checkpoint(1, 6), 5)}

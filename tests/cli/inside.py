@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from click.testing import CliRunner
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.cli.commands import commands
-from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Topics
 from reactive_kafka.testing import MemoryBroker
 from tests.broker.members import Member

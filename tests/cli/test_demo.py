@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.broker.kafka_connector import KafkaConnector
 from tests.cli.process import COMMAND, Running, cli, running
 from tests.examples.typed_page import printed_but_for_numbers, shown
+from tests.harness.kafka import clients_of
 
 pytestmark = pytest.mark.spark
 
@@ -54,7 +54,7 @@ async def test_it_runs_on_a_real_kafka_in_topics_of_its_own(kafka: str, tmp_path
     topics = re.search(r"topics and groups of this run: ([\w-]+), ", out)
     assert topics is not None
     orders = topics[1]
-    inspector = KafkaConnector(kafka).inspector(properties={})
+    inspector = clients_of(kafka).inspector(properties={})
     await inspector.start()
     ends = await inspector.end_offsets((await inspector.topics())[orders])
     committed = await inspector.committed(orders)

@@ -13,20 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.memory.scripted_faults import Hold
+from reactive_kafka import TopicPartition
 from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.dlq.dlq_command import DEFAULT_LIMIT
 from reactive_kafka.cli.dlq.letters import progress_group
 from reactive_kafka.cli.dlq.replay import CONFIRM_S, carry_out_replay, plan_replay
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.clock import SYSTEM_CLOCK
-from reactive_kafka.config.load import read_settings
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.failure import DeadLetterQueue, WriteLetter
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import MemoryBroker
+from tests.app.brokers import Hold
 from tests.app.helpers import in_virtual_time, until
 from tests.cli.inside import cli_on, commit, make_broker, positions
+from tests.config.loading import loaded
 from tests.failure.samples import failed
 
 MEMORY = "reactive-kafka-replay:letters"
@@ -75,7 +75,7 @@ def write_letter(
 
 def cluster_of(broker: MemoryBroker) -> ClusterAccess:
     """As the command line finds it."""
-    channels = read_settings(CHANNELS, environ={}).checked().incoming.values()
+    channels = loaded(CHANNELS).incoming.values()
     return ClusterAccess("memory:1", {}, tuple(channels), lambda _: broker.connector())
 
 

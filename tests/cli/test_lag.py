@@ -11,16 +11,16 @@ from uuid import uuid4
 
 import pytest
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.embedded import EmbeddedBroker
-from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.lag_command import LagQuery, Row, notes, table
-from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Topics
 from reactive_kafka.testing import MemoryBroker
 from tests.broker.members import Member
 from tests.cli import inside
 from tests.cli.process import cli
+from tests.harness.kafka import clients_of
 
 
 @pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
@@ -44,8 +44,8 @@ async def group(servers: str) -> str:
 
 
 async def write(servers: str, topic: str, counts: Mapping[int, int]) -> None:
-    producer = KafkaConnector(servers).producer(name="test", properties={})
-    inspector = KafkaConnector(servers).inspector(properties={})
+    producer = clients_of(servers).producer(name="test", properties={})
+    inspector = clients_of(servers).inspector(properties={})
     await producer.start()
     await inspector.start()
     try:
@@ -71,7 +71,7 @@ async def member_of(servers: str, group: str) -> AsyncIterator[Member]:
     # The embedded broker lets nobody into a group that a member has left for as long as a session
     # lasts.
     short = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500}
-    consumer = KafkaConnector(servers).consumer(
+    consumer = clients_of(servers).consumer(
         name="one", subscription=Topics((group,)), group_id=group, properties=short
     )
     member = Member(consumer)
@@ -153,7 +153,7 @@ async def test_an_unknown_topic_exits_with_1_and_is_not_created(
     ended = await asyncio.to_thread(cli, *arguments, cwd=tmp_path)
     assert (ended.code, ended.out) == (1, "")
     assert "unknown topic no-such-topic" in ended.err
-    inspector = KafkaConnector(servers).inspector(properties={})
+    inspector = clients_of(servers).inspector(properties={})
     await inspector.start()
     assert "no-such-topic" not in await inspector.topics()
     await inspector.stop()
@@ -286,7 +286,7 @@ def test_the_table_sums_up_and_aligns() -> None:
 
 
 def test_positions_in_a_store_and_none_at_all_are_told() -> None:
-    cluster = ClusterAccess("b:1", {}, connect=KafkaConnector)
+    cluster = ClusterAccess("b:1", {}, connect=clients_of)
     stored = LagQuery("billing", ("orders",), cluster, in_store_of="orders")
     plain = LagQuery("audit", ("orders",), cluster)
     row = Row("billing", "orders", 0, 142, 150, 8)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.memory.partition_log import StoredRecord
+from reactive_kafka import FailedRecord, TopicPartition
 from reactive_kafka.cli.dlq.letters import (
     LetterOrigin,
     Refused,
@@ -20,9 +20,10 @@ from reactive_kafka.cli.dlq.letters import (
     shown,
     target_of,
 )
-from reactive_kafka.failure import DeadLetterQueue, FailedRecord, WriteLetter
+from reactive_kafka.failure import DeadLetterQueue, WriteLetter
 from reactive_kafka.failure.headers import LETTER_NAMES
-from reactive_kafka.records import HeaderPairs, TopicPartition
+from reactive_kafka.records import HeaderPairs
+from tests.app.brokers import StoredRecord
 from tests.failure.samples import failed, read_again
 
 SIZES = {"orders": 4, "letters": 2, "payments": 2, "__consumer_offsets": 50}

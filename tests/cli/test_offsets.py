@@ -11,22 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka import App, Message
-from reactive_kafka.broker.memory.memory_positions import CommitEntry
-from reactive_kafka.checkpoint.store import Checkpoint
+from reactive_kafka import App, Checkpoint, Committed, IncomingSettings, Message, TopicPartition
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, forget
 from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.offsets.offset_changes import Change
 from reactive_kafka.cli.stored_positions import read_group, set_positions
-from reactive_kafka.config.load import read_settings
-from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.testing import MemoryBroker, TestApp
-from reactive_kafka.tracking.metadata import acks as ackmap
-from reactive_kafka.tracking.metadata.codec import encode
-from reactive_kafka.tracking.plans import PlannedRange
+from tests.app.brokers import CommitEntry
 from tests.cli.inside import cli_on, commit, fill, make_broker, member_of, positions
+from tests.config.loading import loaded
+from tests.tracking.stored import text_with_acks
 
 
 def tp(partition: int) -> TopicPartition:
@@ -70,8 +65,7 @@ def test_show_names_the_members(broker: MemoryBroker) -> None:
 
 
 def test_show_unwraps_what_we_keep_beside_the_users_string(broker: MemoryBroker) -> None:
-    acks, _ = ackmap.encode([6, 8], 6, 10, 1000)
-    both = encode(6, (PlannedRange(6, 8), PlannedRange(8, 10)), "mine\n", acks)
+    both = text_with_acks(6, [6, 8], 10, (6, 8), (8, 10), user="mine\n")
     commit(broker, "billing", "orders", (6, both), (0, both))
     kept, foreign = cli_on(broker, "offsets", "show", "billing").out.splitlines()[2:]
     assert kept.endswith(r"  mine\n; planned 6-8, 8-10; 2 acks kept below 10")
@@ -480,9 +474,7 @@ def changed(broker: MemoryBroker, change: Change, meanwhile: Callable[[], None])
 def configured() -> tuple[IncomingSettings, ...]:
     """The channels of the configuration, if there is one."""
     here = Path("reactive-kafka.toml")
-    return (
-        tuple(read_settings(here, environ={}).checked().incoming.values()) if here.exists() else ()
-    )
+    return tuple(loaded(here).incoming.values()) if here.exists() else ()
 
 
 async def changing(

@@ -18,14 +18,15 @@ import aiokafka
 import pytest
 from click.testing import CliRunner
 
-from reactive_kafka.broker.kafka_connector import KafkaConnector
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.cli.commands import commands
 from reactive_kafka.failure import DeadLetterQueue, WriteLetter
-from reactive_kafka.records import Committed, RawRecord, TopicPartition
+from reactive_kafka.records import RawRecord
 from reactive_kafka.subscription import Topics
 from tests.broker.members import Member
 from tests.cli.process import COMMAND, Ended, environment
 from tests.failure.samples import failed
+from tests.harness.kafka import clients_of
 
 pytestmark = pytest.mark.kafka
 
@@ -73,7 +74,7 @@ class Stage:
         return Ended(done.returncode, done.stdout, done.stderr)
 
     async def fill(self) -> None:
-        connector = KafkaConnector(self.servers)
+        connector = clients_of(self.servers)
         inspector = connector.inspector(properties={})
         producer = connector.producer(name="test", properties={})
         await inspector.start()
@@ -119,7 +120,7 @@ class Stage:
     def member(self) -> Iterator[None]:
         """Somebody who is in the group meanwhile."""
         with asyncio.Runner() as runner:
-            consumer = KafkaConnector(self.servers).consumer(
+            consumer = clients_of(self.servers).consumer(
                 name="worker",
                 subscription=Topics((self.name,)),
                 group_id=self.name,
@@ -135,7 +136,7 @@ class Stage:
 
     def committed(self, group: str) -> dict[TopicPartition, Committed]:
         async def ask() -> dict[TopicPartition, Committed]:
-            inspector = KafkaConnector(self.servers).inspector(properties={})
+            inspector = clients_of(self.servers).inspector(properties={})
             await inspector.start()
             try:
                 return await inspector.committed(group)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.offsets.offset_changes import Change, LogRange, To, outside, parse_to, reset
 from reactive_kafka.partitions.start_choice import By
-from reactive_kafka.records import TopicPartition
 
 TP = TopicPartition("orders", 0)
 OFFSETS = st.integers(0, 1000)

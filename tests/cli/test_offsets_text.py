@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.cli.offsets.export_file import Saved, read, written
-from reactive_kafka.records import TopicPartition
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
 SAVED = st.builds(

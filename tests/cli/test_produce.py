@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.cli.records.confirmations import MOST_RECORDS
 from reactive_kafka.cli.records.stdin_lines import CHUNK_BYTES, InputLines
 from reactive_kafka.errors import FatalBrokerError
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import MemoryBroker
 from tests.cli.inside import cli_on, make_broker
 from tests.schemas.server import RegistryServer

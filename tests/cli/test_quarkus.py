@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.config.load import read_settings
 from tests.cli.process import cli
+from tests.config.loading import loaded
 
 SHOP = """\
 from reactive_kafka import App
@@ -100,10 +100,7 @@ def test_what_is_printed_is_a_configuration_that_says_the_same(folder: Path) -> 
     assert (ended.code, ended.err) == (0, "")
     printed = folder / "reactive-kafka.toml"
     printed.write_text(ended.out)
-    theirs, ours = (
-        read_settings(file, environ={}).checked()
-        for file in (folder / "application.properties", printed)
-    )
+    theirs, ours = (loaded(file) for file in (folder / "application.properties", printed))
     assert (ours.incoming, ours.outgoing) == (theirs.incoming, theirs.outgoing)
     assert ours.bootstrap_servers == "kafka:9092"
 

@@ -14,8 +14,8 @@ from uuid import uuid4
 
 import pytest
 
-from reactive_kafka.broker.kafka_connector import KafkaConnector
 from tests.cli.process import COMMAND, Ended, environment, running
+from tests.harness.kafka import clients_of
 
 pytestmark = pytest.mark.kafka
 
@@ -31,7 +31,7 @@ class TopicPair:
         asyncio.run(self._create(servers))
 
     async def _create(self, servers: str) -> None:
-        inspector = KafkaConnector(servers).inspector(properties={})
+        inspector = clients_of(servers).inspector(properties={})
         await inspector.start()
         try:
             for topic in (self.name, self.copy):

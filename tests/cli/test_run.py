@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from reactive_kafka.broker.embedded import EmbeddedBroker
-from reactive_kafka.broker.kafka_connector import KafkaConnector
 from tests.cli.process import COMMAND, Running, cli, running
+from tests.harness.kafka import clients_of
 
 SERVICE = """\
 import asyncio
@@ -76,7 +76,7 @@ def folder(tmp_path: Path, servers: str) -> Path:
 
 
 async def send(servers: str, topic: str, *values: str) -> None:
-    producer = KafkaConnector(servers).producer(name="test", properties={})
+    producer = clients_of(servers).producer(name="test", properties={})
     await producer.start()
     for value in values:
         await (await producer.send(topic, value.encode()))
@@ -84,7 +84,7 @@ async def send(servers: str, topic: str, *values: str) -> None:
 
 
 async def committed(servers: str, group: str) -> int:
-    inspector = KafkaConnector(servers).inspector(properties={})
+    inspector = clients_of(servers).inspector(properties={})
     await inspector.start()
     found = await inspector.committed(group, (await inspector.topics())[group])
     await inspector.stop()

@@ -19,8 +19,8 @@ from uuid import uuid4
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from reactive_kafka.broker.kafka_connector import KafkaConnector
 from tests.cli.process import COMMAND, Running, cli, environment, running
+from tests.harness.kafka import clients_of
 
 PARTITIONS = 4
 SERVICE = """\
@@ -70,7 +70,7 @@ class WorkerStage:
 
     async def send(self, *values: str) -> None:
         """Send each value to every partition."""
-        producer = KafkaConnector(self.servers).producer(name="test", properties={})
+        producer = clients_of(self.servers).producer(name="test", properties={})
         await producer.start()
         for value in values:
             for partition in range(PARTITIONS):
@@ -80,7 +80,7 @@ class WorkerStage:
 
     async def committed(self) -> int:
         """How many records the group has committed."""
-        inspector = KafkaConnector(self.servers).inspector(properties={})
+        inspector = clients_of(self.servers).inspector(properties={})
         await inspector.start()
         partitions = (await inspector.topics())[self.topic]
         found = await inspector.committed(self.topic, partitions)
@@ -117,7 +117,7 @@ class WorkerStage:
 @pytest.fixture
 async def stage(kafka: str, tmp_path: Path) -> WorkerStage:
     topic = f"workers-{uuid4().hex[:8]}"
-    inspector = KafkaConnector(kafka).inspector(properties={})
+    inspector = clients_of(kafka).inspector(properties={})
     await inspector.start()
     await inspector.create_topic(topic, PARTITIONS)
     await inspector.stop()

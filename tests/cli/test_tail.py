@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from reactive_kafka.records import TopicPartition
+from reactive_kafka import TopicPartition
 from reactive_kafka.testing import MemoryBroker
 from tests.cli.inside import cli_on, fill, make_broker
 

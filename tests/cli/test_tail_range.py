@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.offsets.offset_changes import LogRange, To
 from reactive_kafka.cli.records.tail_range import (
@@ -18,7 +19,6 @@ from reactive_kafka.cli.records.tail_range import (
     parse_bound,
 )
 from reactive_kafka.partitions.start_choice import By
-from reactive_kafka.records import TopicPartition
 
 TP = TopicPartition("orders", 0)
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)

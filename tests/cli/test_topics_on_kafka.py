@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner
 
-from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.cli.commands import commands
 from tests.cli.process import Ended
+from tests.harness.kafka import clients_of
 
 pytestmark = pytest.mark.kafka
 
@@ -31,7 +31,7 @@ def run(*arguments: str) -> Ended:
 
 def configs_of(servers: str, topic: str, *names: str) -> dict[str, str | None]:
     async def ask() -> dict[str, str | None]:
-        inspector = KafkaConnector(servers).inspector(properties={})
+        inspector = clients_of(servers).inspector(properties={})
         await inspector.start()
         try:
             return (await inspector.topic_configs([topic], names))[topic]

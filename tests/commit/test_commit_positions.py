@@ -8,6 +8,7 @@ import asyncio
 
 import pytest
 
+from reactive_kafka import Committed
 from reactive_kafka.commit.outcomes import CommitOutcomes
 from reactive_kafka.commit.strategy import (
     CommitStrategy,
@@ -22,10 +23,9 @@ from reactive_kafka.errors import (
     OutcomeUnknownError,
 )
 from reactive_kafka.errors import TransientBrokerError as Transient
-from reactive_kafka.records import Committed
 from tests.app.helpers import in_virtual_time
+from tests.commit.test_committer import LATENCY_S, Bench
 from tests.commit.test_engine import A, B
-from tests.partitions.test_committer import LATENCY_S, Bench
 
 TOO_LARGE = MetadataTooLargeError("too long", [A])
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.commit.commit_engine import CommitRequest
-from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.tracking.unknown_commits import REPEAT_AFTER_S
-from tests.partitions.engines import CommitEngine
+from tests.commit.engines import CommitEngine
 
 NOW = 100.0
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import IncomingSettings
 from reactive_kafka.commit.every import LEAST_S, MOST_S, CommitEvery, every_of
 from reactive_kafka.commit.strategy import LatestCommits, NoCommits, ThrottledCommits
-from reactive_kafka.config.settings import IncomingSettings
 
 
 class Settling:

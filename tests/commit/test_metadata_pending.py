@@ -11,18 +11,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.commit.commit_engine import CommitRequest
 from reactive_kafka.commit.strategy import CommitStrategy, LatestCommits, NoCommits
 from reactive_kafka.errors import CommitRefusedError, NotOwnerError
-from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.metadata.codec import LIMIT, Metadata, decode, encode, units
 from reactive_kafka.tracking.metadata.pending import MetadataPolicy
 from reactive_kafka.tracking.metadata.user import MetadataLimit
 from reactive_kafka.tracking.plans import PlannedRange
 from reactive_kafka.tracking.tracker import OffsetTracker
-from tests.commit.test_metadata_user import Model
+from tests.commit.engines import CommitEngine
 from tests.commit.test_plan_commits import Lagging
-from tests.partitions.engines import CommitEngine
+from tests.tracking.test_metadata_user import Model
 
 NOW = 100.0
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -9,14 +9,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.commit.commit_engine import CommitRequest
 from reactive_kafka.commit.strategy import CommitStrategy, LatestCommits, Progress
-from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.metadata.codec import decode, encode
 from reactive_kafka.tracking.plans import PlannedRange, Plans
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.tracking.unknown_commits import REPEAT_AFTER_S
-from tests.partitions.engines import CommitEngine
+from tests.commit.engines import CommitEngine
 
 NOW = 100.0
 A, B = TopicPartition("clicks", 0), TopicPartition("clicks", 1)

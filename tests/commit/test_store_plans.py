@@ -8,15 +8,15 @@ import asyncio
 
 import pytest
 
+from reactive_kafka import Committed
 from reactive_kafka.commit.committer import BACKOFF
 from reactive_kafka.commit.strategy import LatestCommits, NoCommits, ThrottledCommits
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError
 from reactive_kafka.errors import TransientBrokerError as Transient
-from reactive_kafka.records import Committed
 from reactive_kafka.tracking.metadata.codec import encode
 from reactive_kafka.tracking.plans import PlannedRange
 from tests.app.helpers import in_virtual_time, now, until
-from tests.partitions.test_committer import LATENCY_S, Bench
+from tests.commit.test_committer import LATENCY_S, Bench
 
 FIRST, SECOND = PlannedRange(0, 10), PlannedRange(10, 20)
 AWAY = Transient("away")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import Committed, IncomingSettings, TopicPartition
 from reactive_kafka.commit.commit_engine import CommitRequest
 from reactive_kafka.commit.strategy import (
     CommitStrategy,
@@ -20,11 +21,9 @@ from reactive_kafka.commit.strategy import (
     ThrottledCommits,
     strategy_for,
 )
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
-from tests.partitions.engines import CommitEngine
+from tests.commit.engines import CommitEngine
 
 A = TopicPartition("orders", 0)
 NOW = 100.0

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.config.incoming_kinds import (
     ASSIGN,
     ORDERING_KEY,
@@ -19,7 +20,6 @@ from reactive_kafka.config.incoming_kinds import (
     ranges_of,
     retry_delay_ms,
 )
-from reactive_kafka.records import TopicPartition
 from tests.config.loading import incoming, loaded, only_problem
 
 TOPIC_NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True).filter(

@@ -10,9 +10,10 @@ from collections import Counter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.delivery.ages import Ages, RecordTimes
 from reactive_kafka.observe.facts import AGE_BUCKETS_S, DurationHistogram
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import RawRecord
 from reactive_kafka.testing import FakeClock, record
 from reactive_kafka.tracking.tracker import OffsetTracker
 

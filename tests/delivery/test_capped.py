@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.delivery.lanes.keyed import KeyedLane
 from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.delivery.lanes.queue import LaneQueue
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import RawRecord
 from reactive_kafka.testing import record
 from reactive_kafka.tracking.tracker import OffsetTracker
 

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.delivery.lanes.keyed import KeyedLane, UnknownKey
 from reactive_kafka.delivery.lanes.lane import UNKEYED, KeyOf, Lane
 from reactive_kafka.delivery.lanes.pauses import Pauses
 from reactive_kafka.delivery.lanes.queue import LaneQueue
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import RawRecord
 from reactive_kafka.testing import record
 from reactive_kafka.tracking.tracker import OffsetTracker
 

@@ -10,7 +10,7 @@ from contextvars import Context, copy_context
 from operator import attrgetter
 from typing import Any
 
-from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka import IncomingSettings, Message
 from reactive_kafka.delivery.assembly import record_workers
 from reactive_kafka.delivery.invocation import Invocation
 from reactive_kafka.delivery.lanes.lane import Lane
@@ -19,7 +19,6 @@ from reactive_kafka.delivery.workers.interface import NoWorkers
 from reactive_kafka.delivery.workers.worker import Worker
 from reactive_kafka.testing import FakeClock, record
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.message import Message
 from tests.app.helpers import settle_down, tp
 from tests.delivery.worker_setups import worker_setup
 

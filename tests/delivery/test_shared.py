@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from reactive_kafka import IncomingSettings
 from reactive_kafka.clock import SYSTEM_CLOCK
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.assembly import record_workers
 from reactive_kafka.delivery.invocation import Invocation
 from reactive_kafka.delivery.lanes.queue import LaneQueue

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.delivery.lanes.lane_states import (
     LANE_TRANSITIONS,
@@ -29,7 +30,6 @@ from reactive_kafka.delivery.workers.worker_states import (
     WORKER_TRANSITIONS,
     WorkerState,
 )
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.state_table import next_state
 from reactive_kafka.testing import record
 from reactive_kafka.tracking.tracker import OffsetTracker

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from reactive_kafka import IncomingSettings
 from reactive_kafka.clock import Clock
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.delivery.workers.interface import WorkerSetup
 from reactive_kafka.observe.facts import PartitionTotals

@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from reactive_kafka import Headers, Record, TopicPartition
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.failure import FailedRecord, WriteLetter
 from reactive_kafka.failure.headers import DEAD_LETTER_NAMES, DELAYED_NAMES
-from reactive_kafka.records import Headers, Record, TopicPartition
 
 NOW_MS = 1_700_000_000_000
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reactive_kafka import Headers, Record, TopicPartition
 from reactive_kafka.errors import DecodeError, EncodeError, HandlerError
 from reactive_kafka.failure import (
     DeadLetterQueue,
@@ -27,7 +28,6 @@ from reactive_kafka.failure.headers import (
     header_text,
 )
 from reactive_kafka.failure.strategies import check_replacement
-from reactive_kafka.records import Headers, Record, TopicPartition
 from tests.failure.samples import Rude, any_failed, failed, header, read_again
 
 DEAD = "dead-letter-topic-orders"

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import Record, TopicPartition
 from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.errors import DataLossError
 from reactive_kafka.failure import DeadLetterQueue, DelayedRetry, FailedRecord, WriteLetter
 from reactive_kafka.failure.headers import DELAYED_NAMES, delay_of, due_in_s
-from reactive_kafka.records import Record, TopicPartition
 from tests.failure.samples import NOW_MS, any_failed, failed, header, read_again
 
 TOPICS = ("orders_retry_1000", "orders_retry_10000")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.errors import BadDataError, DecodeError, HandlerError, OffloadError
 from reactive_kafka.failure.routes import setting_for
-from reactive_kafka.records import TopicPartition
 
 
 class Own(ValueError):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka import IncomingSettings
 from reactive_kafka.config.tables import DeadLetterSettings, DelayedRetrySettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.failure import DeadLetterQueue, Decision, DelayedRetry, FailedRecord, Skip

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-from reactive_kafka import App
+from reactive_kafka import App, TopicPartition
 from reactive_kafka.config import keys
 from reactive_kafka.config.client_properties import PROPERTIES
 from reactive_kafka.config.dump import dump
@@ -24,7 +24,6 @@ from reactive_kafka.config.load import read_settings, toml_of_quarkus
 from reactive_kafka.config.microprofile.smallrye_attributes import names_of
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.http.server import serve
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import MemoryBroker
 from tests.cli.inside import cli_on, make_broker
 from tests.fuzz import inputs

@@ -18,9 +18,10 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from reactive_kafka import Checkpoint, CloudEvent, TopicPartition
 from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.checkpoint.state_codec import codec_of
-from reactive_kafka.checkpoint.store import Checkpoint, Write
+from reactive_kafka.checkpoint.store import Write
 from reactive_kafka.checkpoint.stores.files import FileStore
 from reactive_kafka.cli.dlq.letters import letter_of, own_headers, target_of
 from reactive_kafka.cli.offsets.export_file import read, written
@@ -30,7 +31,6 @@ from reactive_kafka.failure import DeadLetterQueue, DelayedRetry
 from reactive_kafka.failure import WriteLetter as Letter
 from reactive_kafka.failure.headers import LETTER_NAMES, MAX_VALUE_BYTES
 from reactive_kafka.formats import (
-    CloudEvent,
     Decoder,
     EventDefaults,
     EventWriter,
@@ -41,7 +41,6 @@ from reactive_kafka.formats import (
 )
 from reactive_kafka.formats.cloudevents_write import Mode
 from reactive_kafka.observe.safe_text import one_line
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.metadata import acks
 from reactive_kafka.tracking.metadata.codec import LIMIT, decode, encode, units
 from reactive_kafka.tracking.plans import PlannedRange

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import pytest
 
+from reactive_kafka import Batch, Message
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.dependencies.depends import Depends, Need
 from reactive_kafka.handlers.dependencies.graph import Dependent, FactoryKind, Graph
@@ -17,8 +18,6 @@ from reactive_kafka.handlers.signature import (
     source_needs,
     why_no_source,
 )
-from reactive_kafka.verdicts.batch import Batch
-from reactive_kafka.verdicts.message import Message
 
 HERE = __name__
 MESSAGE, BATCH, PAYLOAD = Shape.MESSAGE, Shape.BATCH, Shape.PAYLOAD

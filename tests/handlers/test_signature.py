@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypeVar
 
 import pytest
 
+from reactive_kafka import Batch, Message, Record
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.signature import (
     HandlerFunction,
@@ -19,9 +20,6 @@ from reactive_kafka.handlers.signature import (
     name_and_place,
     why_no_source,
 )
-from reactive_kafka.records import Record
-from reactive_kafka.verdicts.batch import Batch
-from reactive_kafka.verdicts.message import Message
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -10,11 +10,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, Self
 
+from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.jars import KAFKA_VERSION
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.broker.local_kafka import HOST, Node, free_ports, kafka_id
 from tests.harness.other_kafkas import PINNED
 
 _TERMINATE_TIMEOUT_S = 30.0
+
+
+def clients_of(servers: str) -> Connector:
+    """The clients that applications have of a real cluster."""
+    return KafkaConnector(servers)
 
 
 class KafkaCluster:

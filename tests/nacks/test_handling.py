@@ -12,23 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import FailedRecord, IncomingSettings, Message, Skip, TopicPartition
 from reactive_kafka.clock import SYSTEM_CLOCK
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError
-from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, WriteLetter
+from reactive_kafka.events import Event
+from reactive_kafka.failure.decision import Decision, WriteLetter
 from reactive_kafka.failure.strategies import ChannelStrategies
 from reactive_kafka.nacks.handling import NACK_TRANSITIONS, FailureHandling, Nack, NackState
 from reactive_kafka.nacks.letter_writer import LetterWriter
-from reactive_kafka.observe.events import Event
 from reactive_kafka.observe.facts import PartitionTotals
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.testing import record
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import Acknowledger, verdicts_of
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery_hook import NoHook
-from reactive_kafka.verdicts.message import Message, new_message
+from reactive_kafka.verdicts.message import new_message
 
 SETTINGS = IncomingSettings(name="orders", topics=("orders",), group_id="billing", client={})
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from reactive_kafka import FailedRecord, IncomingSettings, Record, Skip, Stop, TopicPartition
 from reactive_kafka.broker.client import Connector, Inspector
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.incoming_kinds import AssignedPartition
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import DeadLetterSettings, DelayedRetrySettings
 from reactive_kafka.errors import (
     BrokerError,
@@ -23,13 +23,12 @@ from reactive_kafka.errors import (
     RejectedRecordError,
     TransientBrokerError,
 )
-from reactive_kafka.failure import Decision, FailedRecord, Skip, Stop, WriteLetter
+from reactive_kafka.events import SendFailed
+from reactive_kafka.failure import Decision, WriteLetter
 from reactive_kafka.failure.strategies import ChannelStrategies
 from reactive_kafka.nacks.handling import awaited_decision
 from reactive_kafka.nacks.letter_topics import LetterTopics
 from reactive_kafka.nacks.letter_writer import LetterWriter
-from reactive_kafka.observe.events import SendFailed
-from reactive_kafka.records import Record, TopicPartition
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, settle_down, until
 from tests.failure.samples import failed

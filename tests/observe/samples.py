@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.observe.facts import (
     AppFacts,
     ChannelFacts,
@@ -19,7 +20,6 @@ from reactive_kafka.observe.facts import (
     SparkBatchFacts,
     SparkFacts,
 )
-from reactive_kafka.records import TopicPartition
 
 ORDERS_0 = TopicPartition("orders", 0)
 ORDERS_1 = TopicPartition("orders", 1)

@@ -5,6 +5,7 @@ from types import ModuleType
 
 import pytest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.observe import events
 from reactive_kafka.observe.events import (
     Event,
@@ -21,7 +22,6 @@ from reactive_kafka.observe.events import (
     record_events,
     scheduled_jobs,
 )
-from reactive_kafka.records import TopicPartition
 from tests.observe.samples import ORDERS_0
 
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.errors import HandlerError, describe, text_of
 from reactive_kafka.observe.bursts import BURST, KINDS_KEPT, RUNS_PER_LINE, Allowance, OffsetRuns
 from reactive_kafka.observe.events import (
@@ -35,7 +36,6 @@ from reactive_kafka.observe.events import (
 from reactive_kafka.observe.json_values import json_value
 from reactive_kafka.observe.log_setup import configure_logging
 from reactive_kafka.observe.logs import LogObserver
-from reactive_kafka.records import TopicPartition
 from tests.observe.samples import ORDERS_0, ORDERS_1
 from tests.observe.test_events import EVENTS
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
+from reactive_kafka import Record
 from reactive_kafka.errors import EncodeError
 from reactive_kafka.outgoing.result_records import check_value, promises_records, records_of
-from reactive_kafka.records import Record
 
 RIGHT_FORM = (
     "a Record is what is sent, and so is a CloudEvent; they are no part of a value: yield them one by one, or return "

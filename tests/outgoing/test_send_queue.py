@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, Receipt
 from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
 from reactive_kafka.outgoing.queue.send_queue import PartitionQueue, SendQueue
-from reactive_kafka.records import RecordBytes, RecordFields, TopicPartition
+from reactive_kafka.records import RecordBytes, RecordFields
 
 TOPICS = ("orders", "audit")
 KEYS = [None, b"a", b"b", b"c"]

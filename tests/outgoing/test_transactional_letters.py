@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.outgoing.queue.record import OutgoingRecord
 from reactive_kafka.outgoing.transactions.transactional_letters import TransactionalLetters
-from reactive_kafka.records import RecordBytes, TopicPartition
+from reactive_kafka.records import RecordBytes
 from reactive_kafka.testing import record
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.message import new_message

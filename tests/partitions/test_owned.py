@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.delivery.lanes.lane_states import LaneState
 from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.partitions.client_partitions import ClientPartitions
 from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.partitions.table import PartitionTable
-from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
 from tests.nacks.test_handling import make_acknowledger
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.partitions.partition import (
     COMMITTING,
     OURS,
@@ -20,7 +21,6 @@ from reactive_kafka.partitions.partition import (
 )
 from reactive_kafka.partitions.start_choice import StartChoice
 from reactive_kafka.partitions.table import PartitionTable
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.metadata.pending import MetadataPolicy
 from reactive_kafka.tracking.tracker import OffsetTracker
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import sys
 import tempfile
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import grpc_tools
 from grpc_tools import protoc
+from pydantic import BaseModel
 
 LINE = """syntax = "proto3";
 package shop;
@@ -60,3 +63,26 @@ def generated() -> Any:
         return importlib.import_module("shop_order_pb2")
     finally:
         sys.path.remove(str(folder))
+
+
+# -- models of the messages
+
+
+class Line(BaseModel):
+    sku: str
+    count: int
+
+
+class Order(BaseModel):
+    id: int
+    lines: list[Line] = []
+    note: str | None = None
+    state: str = "NEW"
+    at: datetime | None = None
+    raw: bytes = b""
+
+
+@dataclasses.dataclass
+class OrderData:
+    id: int
+    state: str = "NEW"

@@ -1,15 +1,15 @@
-"""Avro channels beside Confluent's own serialisers, on one registry, in both directions."""
+"""What only Avro channels have, beside Confluent's own serialisers: names, files and versions.
+
+``test_channels.py`` has what every format has.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from confluent_kafka.schema_registry import (
     SchemaRegistryClient,
@@ -18,116 +18,15 @@ from confluent_kafka.schema_registry import (
 )
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from pydantic import BaseModel
 
 from reactive_kafka import Message, Record
-from reactive_kafka.testing import TestApp
 from tests.app.helpers import until
-from tests.schemas.helpers import VALUE, make_app, running, serialized
+from tests.schemas.channel_formats import AVRO_ORDER as ORDER
+from tests.schemas.channel_formats import AVRO_SCHEMA as SCHEMA
+from tests.schemas.channel_formats import Order, OrderData
+from tests.schemas.channel_formats import avro_version as evolved
+from tests.schemas.helpers import make_app, running, serialized
 from tests.schemas.server import RegistryServer
-
-
-class Line(BaseModel):
-    sku: str
-    count: int = 1
-
-
-class Order(BaseModel):
-    id: int
-    at: datetime
-    lines: list[Line] = []
-    note: str | None = None
-
-
-@dataclasses.dataclass
-class OrderData:
-    id: int
-    note: str | None = None
-
-
-class OrderStruct(msgspec.Struct):
-    id: int
-    note: str | None = None
-
-
-AT = datetime(2026, 11, 25, 12, 30, tzinfo=UTC)
-ORDER = {"id": 7, "at": AT, "lines": [{"sku": "tea", "count": 2}], "note": "gift"}
-SCHEMA = json.dumps(
-    {
-        "type": "record",
-        "name": "Order",
-        "namespace": "shop",
-        "fields": [
-            {"name": "id", "type": "long"},
-            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-            {
-                "name": "lines",
-                "type": {
-                    "type": "array",
-                    "items": {
-                        "type": "record",
-                        "name": "Line",
-                        "fields": [
-                            {"name": "sku", "type": "string"},
-                            {"name": "count", "type": "int"},
-                        ],
-                    },
-                },
-            },
-            {"name": "note", "type": ["null", "string"], "default": None},
-        ],
-    }
-)
-
-
-@pytest.mark.parametrize(
-    ("annotation", "payload"),
-    [
-        (dict, ORDER),
-        (Order, Order.model_validate(ORDER)),
-        (OrderData, OrderData(7, "gift")),
-        (OrderStruct, OrderStruct(7, "gift")),
-    ],
-)
-async def test_what_confluents_serialiser_writes_is_read(
-    registry: RegistryServer, confluent: SchemaRegistryClient, annotation: Any, payload: object
-) -> None:
-    app = make_app("avro")
-    seen: list[object] = []
-
-    @app.incoming("orders")
-    async def handle(order: annotation) -> None:  # type: ignore[valid-type]
-        seen.append(order)
-
-    async with running(app, registry) as test:
-        written = await serialized(AvroSerializer(confluent, SCHEMA), ORDER)
-        for _ in range(3):
-            await test.send("orders", written)
-        await test.settled()
-    assert seen == [payload] * 3
-    assert registry.requests.count("GET /schemas/ids/1") == 1
-
-
-@pytest.mark.parametrize(
-    "value",
-    [Order.model_validate(ORDER), OrderData(7, "gift"), OrderStruct(7, "gift")],
-    ids=lambda one: type(one).__name__,
-)
-async def test_confluents_deserialiser_reads_what_is_written(
-    registry: RegistryServer, confluent: SchemaRegistryClient, value: Any
-) -> None:
-    app = make_app("avro")
-    emitter = app.emitter("out")
-    async with running(app, registry) as test:
-        await emitter.send(value)
-        await emitter.send(value)
-        (record, _) = test.records("out")
-    read = await serialized(AvroDeserializer(confluent), record.value)
-    assert {name: read[name] for name in ("id", "note")} == {"id": 7, "note": "gift"}
-    assert isinstance(value, OrderData | OrderStruct) or read == ORDER
-    assert registry.subjects.keys() == {"orders-out-value"}
-    # The schema was registered once, and read once by the deserialiser.
-    assert len(registry.requests) == 2
 
 
 async def test_a_file_is_the_schema_of_what_is_written_and_its_named_types_stand_in_files_beside_it(
@@ -206,29 +105,6 @@ async def test_keys_have_a_schema_of_their_own(
     }
 
 
-FIELDS = {
-    "old": [
-        {"name": "id", "type": "int"},
-        {"name": "name", "type": "string"},
-        {"name": "gone", "type": "string"},
-    ],
-    "new": [
-        {"name": "id", "type": "long"},
-        {"name": "title", "type": ["null", "string"], "aliases": ["name"], "default": None},
-        {"name": "added", "type": "string", "default": "none yet"},
-    ],
-    "newest": [
-        {"name": "id", "type": "long"},
-        {"name": "name", "type": "string"},
-        {"name": "gone", "type": "string", "default": "it is"},
-    ],
-}
-
-
-def evolved(version: str) -> str:
-    return json.dumps({"type": "record", "name": "Order", "fields": FIELDS[version]})
-
-
 @pytest.mark.parametrize(
     ("writer", "reader", "value", "read"),
     [
@@ -278,66 +154,6 @@ async def test_a_file_is_the_readers_schema_and_resolves_as_confluents_does(
     assert seen == [read] == [theirs]
 
 
-async def test_a_model_takes_what_it_knows_of_records_of_other_versions(
-    registry: RegistryServer, confluent: SchemaRegistryClient
-) -> None:
-    app = make_app("avro")
-    seen: list[object] = []
-
-    class Newer(BaseModel):
-        id: int
-        added: str = "none yet"
-
-    @app.incoming("orders")
-    async def handle(order: Newer) -> None:
-        seen.append(order)
-
-    async with running(app, registry) as test:
-        await test.send(
-            "orders",
-            await serialized(
-                AvroSerializer(confluent, evolved("old")), {"id": 1, "name": "tea", "gone": "x"}
-            ),
-        )
-        await test.settled()
-    assert seen == [Newer(id=1)]
-
-
-async def test_types_that_are_in_other_subjects_are_fetched_with_the_schema(
-    registry: RegistryServer,
-) -> None:
-    line = {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}]}
-    registry.add("line", json.dumps(line))
-    order = {"type": "record", "name": "Order", "fields": [{"name": "line", "type": "Line"}]}
-    reference = {"name": "Line", "subject": "line", "version": 1}
-    registry.add("orders-value", json.dumps(order), references=[reference])
-    app = make_app("avro")
-    seen: list[Any] = []
-
-    @app.incoming("orders")
-    async def handle(order: dict[str, Any]) -> None:
-        seen.append(order)
-
-    async with running(app, registry) as test:
-        await test.send("orders", b"\0\0\0\0\2\6tea")
-        await test.settled()
-    assert seen == [{"line": {"sku": "tea"}}]
-
-
-async def test_without_registering_a_schema_is_looked_up_and_plain_data_has_the_latest(
-    registry: RegistryServer,
-    confluent: SchemaRegistryClient,
-) -> None:
-    app = make_app("avro", outgoing={"schema": {"register": False}})
-    emitter = app.emitter("out")
-    registry.add("orders-out-value", SCHEMA)
-    async with running(app, registry) as test:
-        await emitter.send(ORDER)
-        (record,) = test.records("out")
-    assert await serialized(AvroDeserializer(confluent), record.value, VALUE) == ORDER
-    assert list(registry.schemas) == [1]
-
-
 async def test_an_incompatible_schema_is_an_error_with_the_registrys_words_and_a_nack(
     registry: RegistryServer,
     confluent: SchemaRegistryClient,
@@ -362,32 +178,6 @@ async def test_an_incompatible_schema_is_an_error_with_the_registrys_words_and_a
     assert b"'orders-out-value'" in told
 
 
-async def test_a_record_that_is_not_avro_is_dead_lettered_with_its_bytes(
-    registry: RegistryServer,
-) -> None:
-    """Row F13 of the faults."""
-    id = registry.add("orders-value", SCHEMA)
-    app = make_app("avro", {"failure_strategy": "dead-letter-queue"})
-
-    @app.incoming("orders")
-    async def handle(order: Order) -> None:
-        raise AssertionError("not a record of its own")
-
-    bad = [
-        b"",
-        b'{"id": 1}',
-        bytes([0, 0, 0, 0]),
-        bytes([0, 0, 0, 0, id]),
-        bytes([0, 0, 0, 0, id, 255, 255]),
-    ]
-    async with running(app, registry) as test:
-        for value in bad:
-            await test.send("orders", value)
-        await test.settled()
-        letters = test.records("dead-letter-topic-orders")
-    assert [letter.value for letter in letters] == bad
-
-
 async def test_iterating_without_a_handler_waits_for_the_schema_too(
     registry: RegistryServer, confluent: SchemaRegistryClient
 ) -> None:
@@ -410,21 +200,3 @@ async def test_iterating_without_a_handler_waits_for_the_schema_too(
         assert registry.requests.count("GET /schemas/ids/1") == 3
     await consuming
     assert seen == [ORDER, ORDER]
-
-
-async def test_a_test_without_a_server_sends_models_and_dicts_in_the_handlers_own_type() -> None:
-    app = make_app("avro")
-    seen: list[Order] = []
-
-    @app.incoming("orders")
-    @app.outgoing("out")
-    async def handle(order: Order) -> OrderData:
-        seen.append(order)
-        return OrderData(order.id)
-
-    async with TestApp(app) as test:
-        await test.send("orders", ORDER)
-        await test.send("orders", Order.model_validate(ORDER))
-        await test.settled()
-        assert len(test.records("out")) == 2
-    assert seen == [Order.model_validate(ORDER)] * 2

@@ -13,6 +13,7 @@ import pytest
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import DecodeError, EncodeError
+from reactive_kafka.events import SchemaAvailable, SchemaUnavailable
 from reactive_kafka.formats.registered.channel_schemas import ChannelSchemas, SchemaMissing
 from reactive_kafka.formats.registered.schema_questions import (
     ByGuid,
@@ -22,7 +23,6 @@ from reactive_kafka.formats.registered.schema_questions import (
     SchemaQuestion,
     SchemaWithId,
 )
-from reactive_kafka.observe.events import SchemaAvailable, SchemaUnavailable
 from reactive_kafka.schemas.answers import NoGuids, NotFound, Refused, RegistryAway
 from reactive_kafka.schemas.schema_registry import Registry
 from reactive_kafka.tasks import Tasks

@@ -29,12 +29,18 @@ PACKAGE = "reactive_kafka"
 LONGEST_S = 1800.0
 SEEN = Path(__file__).with_name("mutants_seen.json")
 FAST_TESTS = (
+    "tests/tracking",
     "tests/commit",
     "tests/partitions",
+    "tests/assignment",
+    "tests/fetching",
     "tests/delivery",
     "tests/verdicts",
     "tests/failure",
+    "tests/nacks",
     "tests/outgoing",
+    "tests/channel",
+    "tests/runtime",
     "tests/app",
     "tests/spark/test_attempts.py",
     "tests/spark/test_bisection.py",
@@ -42,7 +48,7 @@ FAST_TESTS = (
 )
 NO_SERVER = "not kafka and not prometheus and not postgres and not redis and not spark"
 ONLY = {
-    "spark": ("spark/", "commit/plans", "commit/metadata/codec"),
+    "spark": ("spark/", "tracking/plans", "tracking/metadata/codec"),
     "states": ("checkpoint/state_history",),
     "transactions": (
         "checkpoint/store_transactions",
@@ -50,7 +56,7 @@ ONLY = {
         "checkpoint/open_transactions",
     ),
     "checkpoint": ("checkpoint/",),
-    "strings": ("commit/metadata/user", "commit/metadata/pending"),
+    "strings": ("tracking/metadata/user", "tracking/metadata/pending"),
     "chain": ("outgoing/transactions/",),
     "middleware": ("handlers/middleware",),
     "ends": ("subscription", "channel/until_end"),

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka import IncomingSettings, TopicPartition
 from reactive_kafka.config.tables import SparkChannelSettings
-from reactive_kafka.observe.events import Event
-from reactive_kafka.records import HeaderPairs, TopicPartition
+from reactive_kafka.events import Event
+from reactive_kafka.records import HeaderPairs
 from reactive_kafka.spark.batches.columns import PIECE_RECORDS, record_batch
 from reactive_kafka.spark.batches.spark_batch import BatchPart, spark_range
 from reactive_kafka.spark.batches.spark_function import Payload, SparkFunction

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.config.settings import IncomingSettings, SparkSettings
+from reactive_kafka import IncomingSettings
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.config.tables import SparkChannelSettings
 from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.errors import BadDataError, SessionLostError

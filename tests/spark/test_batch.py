@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.errors import RejectedByJobError
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.spark_batch import Rejects, SparkBatch, batch_id, spark_range
 
 CLICKS_3 = TopicPartition("clicks", 3)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.errors import BadDataError, JobTimeoutError, OffloadError
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.bisection import Bisection, jobs_for
 from reactive_kafka.spark.batches.runs import RecordRun, run_of
 from reactive_kafka.tracking.plans import PlannedRange, check_plan

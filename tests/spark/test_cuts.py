@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.delivery.lanes.lane import Lane
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.cuts import (
     BatchLimits,
     batch_due,

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import IncomingSettings
 from reactive_kafka.config.client_properties import CONSUMER, SIDES
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.secrets import Secret
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.spark.session.conf import kafka_options
 

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka import IncomingSettings, TopicPartition
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.spark_batch import BatchPart, spark_range
 from reactive_kafka.spark.session.debug_lines import hide
 from reactive_kafka.spark.session.kafka_source import (

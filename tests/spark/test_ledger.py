@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.cli.spark_progress import bars
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.ledger import (
     KEPT_BATCHES,
     BatchRun,

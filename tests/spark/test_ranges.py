@@ -19,17 +19,16 @@ import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
-from reactive_kafka.broker.kafka_connector import KafkaConnector
+from reactive_kafka import IncomingSettings, TopicPartition
 from reactive_kafka.config.secrets import Secret
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import BadDataError, ClusterError, OffloadError
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import RawRecord
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.batches.spark_batch import BatchPart, spark_range
 from reactive_kafka.spark.channel.refetch import records_of
 from reactive_kafka.spark.session.kafka_source import KafkaSource
 from reactive_kafka.spark.session.spark_engine import SparkEngine
-from tests.harness.kafka import KafkaCluster
+from tests.harness.kafka import KafkaCluster, clients_of
 from tests.spark.records import SPARK
 
 pytestmark = [*SPARK, pytest.mark.kafka]
@@ -119,7 +118,7 @@ async def shipped(topic: Topic, partition: TopicPartition, wanted: range) -> Any
     """The records as this process would ship them."""
     found: list[RawRecord] = []
     async with aclosing(
-        records_of(KafkaConnector(topic.servers), channel(), partition, wanted)
+        records_of(clients_of(topic.servers), channel(), partition, wanted)
     ) as pieces:
         async for records in pieces:
             found += records
@@ -335,7 +334,7 @@ async def _compacted(servers: str) -> tuple[TopicPartition, list[int]]:
 async def _left(servers: str, partition: TopicPartition, end: int) -> list[int]:
     found: list[int] = []
     async with aclosing(
-        records_of(KafkaConnector(servers), channel(), partition, range(end))
+        records_of(clients_of(servers), channel(), partition, range(end))
     ) as pieces:
         async for records in pieces:
             found += [record.offset for record in records]

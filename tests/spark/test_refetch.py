@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import IncomingSettings, TopicPartition
 from reactive_kafka.broker.client import Connector, Consumer
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import CorruptRecordError, FatalBrokerError, TransientBrokerError
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.channel.refetch import PIECE_RECORDS, SKIP_OFFSETS, records_of, stretches
 from reactive_kafka.subscription import Partitions
 from reactive_kafka.testing import MemoryBroker

@@ -7,8 +7,7 @@ from contextlib import aclosing
 import aiokafka
 import pytest
 
-from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.records import TopicPartition
+from reactive_kafka import IncomingSettings, TopicPartition
 from reactive_kafka.spark.channel.refetch import records_of
 from tests.broker.members import fill
 from tests.broker.test_kafka import KafkaTestCluster, cluster

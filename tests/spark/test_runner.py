@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.errors import BadDataError, JobTimeoutError, OffloadError, RejectedByJobError
-from reactive_kafka.observe.events import SparkBatchEnded, SparkBatchProgress
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.events import SparkBatchEnded, SparkBatchProgress
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.batches.spark_batch import (
     BatchPart,

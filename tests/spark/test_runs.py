@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Any
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.delivery.lanes.lane import Lane
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import RawRecord
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.batches.runs import RecordRun, give_back, run_of
 from reactive_kafka.spark.channel import refetch as raw

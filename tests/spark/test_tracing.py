@@ -6,8 +6,7 @@ from typing import Any
 
 from opentelemetry import trace
 
-from reactive_kafka import SparkBatch
-from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka import IncomingSettings, SparkBatch
 from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.tracing.call_spans import CallSpans
 from reactive_kafka.tracing.tracer import Tracing

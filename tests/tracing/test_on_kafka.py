@@ -12,8 +12,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from opentelemetry.instrumentation.aiokafka import AIOKafkaInstrumentor
 
-from reactive_kafka import App, Message, Record
-from reactive_kafka.records import Headers
+from reactive_kafka import App, Headers, Message, Record
 from tests.faults.driver import create_topic, until
 from tests.tracing.helpers import Spans, contexts, is_child, traceparent
 

@@ -34,9 +34,9 @@ from reactive_kafka import (
     TopicPartition,
 )
 from reactive_kafka.checkpoint.store import Write as CheckpointWrite
+from reactive_kafka.events import Event
 from reactive_kafka.failure import Decision
 from reactive_kafka.handlers.declared import Declared
-from reactive_kafka.observe.events import Event
 
 
 @dataclass

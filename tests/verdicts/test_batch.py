@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.records import TopicPartition
+from reactive_kafka import TopicPartition
 from reactive_kafka.testing import record
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.batch import Batch, Piece, batch_of, settle_all, undecoded

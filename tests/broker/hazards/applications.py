@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from reactive_kafka import App, Message
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.broker.kafka_connector import KafkaConnector
-from reactive_kafka.observe.events import Event
+from reactive_kafka.events import Event
 from reactive_kafka.observe.facts import ChannelFacts
 from tests.broker.hazards.faults import until
 

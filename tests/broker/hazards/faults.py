@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.embedded import EmbeddedBroker
 from reactive_kafka.broker.kafka_connector import KafkaConnector
-from reactive_kafka.records import TopicPartition
 from tests.broker.members import PATIENCE_S
 from tests.harness.proxy import Direction, Proxy
 

@@ -10,8 +10,8 @@ from typing import Any
 import aiokafka
 from aiokafka.errors import KafkaError
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.aiokafka.closing import cancel, finish
-from reactive_kafka.records import TopicPartition
 from tests.broker.hazards.faults import until
 
 

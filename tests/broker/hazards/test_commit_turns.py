@@ -15,9 +15,9 @@ from aiokafka.client import ConnectionGroup
 from aiokafka.conn import create_conn
 from aiokafka.protocol.group import HeartbeatRequest
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.aiokafka.offset_requests import NO_MEMBER, commit_request
 from reactive_kafka.errors import OutcomeUnknownError, TransientBrokerError
-from reactive_kafka.records import Committed, TopicPartition
 from tests.broker.hazards.faults import Rig, ends_within, until
 from tests.broker.members import PATIENCE_S, Member, joined
 from tests.broker.test_kafka import KafkaTestCluster

@@ -13,6 +13,7 @@ from aiokafka.structs import OffsetAndMetadata
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S
 from reactive_kafka.broker.aiokafka.kafka_inspector import AiokafkaInspector
 from reactive_kafka.broker.commit_sizes import MOST_STORED_BYTES, split_commit
@@ -22,7 +23,6 @@ from reactive_kafka.errors import (
     OutcomeUnknownError,
     TransientBrokerError,
 )
-from reactive_kafka.records import Committed, TopicPartition
 from tests.broker.hazards.faults import Rig, ends_within, until
 from tests.broker.hazards.naive import consuming
 from tests.broker.members import PATIENCE_S, Member, fill, joined

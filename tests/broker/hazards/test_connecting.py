@@ -20,7 +20,7 @@ from reactive_kafka.broker.client import Connector, Consumer, Producer
 from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.config.secrets import Secret
 from reactive_kafka.errors import BrokerError, FatalBrokerError, TransientBrokerError
-from reactive_kafka.observe.events import BrokerUnavailable
+from reactive_kafka.events import BrokerUnavailable
 from reactive_kafka.subscription import Topics
 from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import Rig, rigged, tasks_but, until

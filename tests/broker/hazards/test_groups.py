@@ -15,10 +15,9 @@ import pytest
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import KafkaError
 
-from reactive_kafka import Message
+from reactive_kafka import Committed, Message, TopicPartition
 from reactive_kafka.errors import FencedError, NotOwnerError
-from reactive_kafka.observe.events import LoopBlocked
-from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.events import LoopBlocked
 from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import Rig, ends_within, until
 from tests.broker.hazards.naive import consuming, polling

@@ -15,7 +15,7 @@ import pytest
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.admin import AIOKafkaAdminClient
 
-from reactive_kafka.records import TopicPartition
+from reactive_kafka import TopicPartition
 from tests.broker.hazards.faults import until
 from tests.broker.hazards.naive import consuming
 from tests.broker.members import fill, joined

@@ -14,6 +14,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.aiokafka.group_positions import (
     UNSTABLE_OFFSET_COMMIT,
     error_of,
@@ -25,7 +26,6 @@ from reactive_kafka.broker.aiokafka.offset_requests import (
     OffsetFetchRequest_v7,
     OffsetFetchResponse_v7,
 )
-from reactive_kafka.records import Committed, TopicPartition
 from tests.broker.hazards.faults import Rig, until
 from tests.broker.members import Member, fill, inspecting, joined
 from tests.broker.test_kafka import KafkaTestCluster

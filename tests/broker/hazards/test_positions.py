@@ -14,8 +14,8 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.structs import OffsetAndMetadata
 
-from reactive_kafka.observe.events import ChannelFailed, OffsetReset
-from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka import Committed, TopicPartition
+from reactive_kafka.events import ChannelFailed, OffsetReset
 from tests.broker.hazards.applications import Diary, running
 from tests.broker.hazards.faults import until
 from tests.broker.hazards.naive import consuming

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Message, Record
+from reactive_kafka import App, Message, Record, TopicPartition
 from reactive_kafka.broker.aiokafka.error_classes import class_for
 from reactive_kafka.broker.aiokafka.error_translation import translate
 from reactive_kafka.broker.error_codes import KNOWN
 from reactive_kafka.errors import BrokerError, RejectedRecordError, TransientBrokerError
-from reactive_kafka.observe.events import Event, RecordIgnored
-from reactive_kafka.records import RecordBytes, TopicPartition
+from reactive_kafka.events import Event, RecordIgnored
+from reactive_kafka.records import RecordBytes
 from tests.broker.hazards.faults import Rig, until
 from tests.broker.hazards.test_codes import produce
 from tests.broker.members import Cluster, joined, producing, texts

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from aiokafka.errors import CorruptRecordException, RecordTooLargeError
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.errors import CorruptRecordError, OffsetOutOfRangeError
-from reactive_kafka.observe.events import ReadFailed, RecordIgnored
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.events import ReadFailed, RecordIgnored
 from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import Rig, until
 from tests.broker.hazards.naive import buffered, consuming, write_batches

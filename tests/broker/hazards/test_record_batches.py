@@ -21,10 +21,11 @@ from aiokafka.record.util import calc_crc32c
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.aiokafka.fetched.batch_reader import BatchReader
 from reactive_kafka.broker.aiokafka.fetched.unpacking import Unpacker
 from reactive_kafka.errors import CorruptRecordError
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import RawRecord
 from tests.broker.hazards.naive import consuming
 from tests.broker.members import PATIENCE_S, fill, joined
 from tests.broker.test_kafka import KafkaTestCluster

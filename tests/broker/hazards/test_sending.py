@@ -15,10 +15,11 @@ import aiokafka.errors as kafka_errors
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S
 from reactive_kafka.broker.client import Producer, WrittenBatch
 from reactive_kafka.errors import RejectedRecordError, TransientBrokerError
-from reactive_kafka.records import RecordBytes, TopicPartition
+from reactive_kafka.records import RecordBytes
 from tests.broker.hazards.faults import Rig, ends_within, tasks_but
 from tests.broker.members import PATIENCE_S, producing
 from tests.broker.test_kafka import KafkaTestCluster

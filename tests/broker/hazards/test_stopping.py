@@ -12,8 +12,8 @@ from typing import Any
 import aiokafka
 import pytest
 
+from reactive_kafka import Committed
 from reactive_kafka.errors import BrokerError
-from reactive_kafka.records import Committed
 from tests.broker.hazards.faults import Rig, ends_within, tasks_but, until
 from tests.broker.hazards.naive import end
 from tests.broker.members import PATIENCE_S, Member, joined

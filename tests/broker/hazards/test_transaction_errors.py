@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.client import TransactionalProducer
 from reactive_kafka.errors import BrokerError
-from reactive_kafka.records import RecordBytes, TopicPartition
+from reactive_kafka.records import RecordBytes
 from tests.broker.contract_transactions import transacting
 from tests.broker.hazards.faults import Rig, until
 

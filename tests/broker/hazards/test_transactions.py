@@ -12,8 +12,9 @@ import aiokafka
 import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.errors import NotOwnerError
-from reactive_kafka.records import Committed, RecordBytes, TopicPartition
+from reactive_kafka.records import RecordBytes
 from tests.broker.contract_transactions import reading, transacting
 from tests.broker.members import joined, until_committed
 from tests.broker.test_kafka import KafkaTestCluster

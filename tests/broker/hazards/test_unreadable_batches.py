@@ -18,6 +18,7 @@ from aiokafka.structs import TopicPartition as AiokafkaPartition
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.broker.aiokafka.fetched.batch_reader import BatchReader
 from reactive_kafka.broker.aiokafka.fetched.fetch_responses import FetchResponses
 from reactive_kafka.broker.aiokafka.fetched.fetch_size import SMALL, FetchSize
@@ -31,7 +32,6 @@ from reactive_kafka.broker.aiokafka.fetched.unpacking import (
     Unpacker,
 )
 from reactive_kafka.errors import CorruptRecordError, TransientBrokerError
-from reactive_kafka.records import TopicPartition
 from tests.broker.hazards.test_record_batches import (
     ATTRIBUTES_AT,
     CRC_AT,

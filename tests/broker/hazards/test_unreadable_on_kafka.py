@@ -11,10 +11,10 @@ import aiokafka
 import pytest
 from aiokafka.errors import CorruptRecordException
 
-from reactive_kafka import Message
+from reactive_kafka import Message, TopicPartition
 from reactive_kafka.broker.aiokafka.fetched.unpacking import NAMES
-from reactive_kafka.observe.events import ReadFailed, RecordDeadLettered, UnreadableSkipped
-from reactive_kafka.records import RecordBytes, TopicPartition
+from reactive_kafka.events import ReadFailed, RecordDeadLettered, UnreadableSkipped
+from reactive_kafka.records import RecordBytes
 from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import until
 from tests.broker.hazards.naive import consuming, write_batches

@@ -8,7 +8,7 @@ import asyncio
 import time
 from typing import Any
 
-from reactive_kafka.observe.events import SessionOver, SessionUp
+from reactive_kafka.events import SessionOver, SessionUp
 from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import Rig, until
 from tests.broker.hazards.naive import consuming

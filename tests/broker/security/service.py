@@ -12,10 +12,10 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from reactive_kafka import App
+from reactive_kafka import TopicPartition as OurPartition
 from reactive_kafka.broker.client import inspecting
 from reactive_kafka.broker.kafka_connector import KafkaConnector
-from reactive_kafka.observe.events import Event, Rebalanced
-from reactive_kafka.records import TopicPartition as OurPartition
+from reactive_kafka.events import Event, Rebalanced
 from tests.broker.hazards.faults import until
 from tests.broker.security.guarded import PASSWORD, WRONG, Guarded
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 
 from reactive_kafka.broker.aiokafka import credentials
-from reactive_kafka.observe.events import BrokerUnavailable
+from reactive_kafka.events import BrokerUnavailable
 from tests.broker.hazards.faults import until
 from tests.broker.security.guarded import PASSWORD, REAUTH_S, WRONG, Guarded, Tokens
 from tests.broker.security.service import Service, serving

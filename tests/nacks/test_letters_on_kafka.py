@@ -13,16 +13,15 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from reactive_kafka.broker.kafka_connector import KafkaConnector
+from reactive_kafka import IncomingSettings, TopicPartition
 from reactive_kafka.clock import SYSTEM_CLOCK
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import DeadLetterSettings
 from reactive_kafka.failure import WriteLetter
 from reactive_kafka.failure.strategies import strategies_of
 from reactive_kafka.nacks.letter_writer import LetterWriter
-from reactive_kafka.records import TopicPartition
 from tests.app.helpers import Recorder
 from tests.failure.samples import failed
+from tests.harness.kafka import clients_of
 
 pytestmark = pytest.mark.kafka
 
@@ -55,7 +54,7 @@ async def test_letters_reach_a_real_broker_as_they_were_read(kafka: str) -> None
         tasks.append(asyncio.create_task(run(), name=name))
 
     began_ms = SYSTEM_CLOCK.wall() * 1000
-    letters = LetterWriter(settings, KafkaConnector(kafka), SYSTEM_CLOCK, Recorder(), spawn)
+    letters = LetterWriter(settings, clients_of(kafka), SYSTEM_CLOCK, Recorder(), spawn)
     letters.start()
     async with asyncio.timeout(60):
         nothing = strategies_of(settings)["dead-letter-queue"].decide(

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.fetching.delayed_records import DelayedRecords
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import FakeClock
 from reactive_kafka.tracking.tracker import OffsetTracker
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.errors import BadDataError
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.bisection import Bisection
 from reactive_kafka.spark.batches.runs import run_of
 from reactive_kafka.tracking.metadata import acks as ackmap

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.records import TopicPartition
+from reactive_kafka import TopicPartition
 from reactive_kafka.tracking.plans import PlannedRange, check_plan, holding, still_to_come
 from reactive_kafka.tracking.tracker import OffsetTracker
 

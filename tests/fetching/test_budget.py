@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.fetching.budget import (
     LONGEST_LOOK_S,
     LOOK_AT,
@@ -33,7 +34,6 @@ from reactive_kafka.fetching.budget import (
 )
 from reactive_kafka.fetching.fetch_pauses import PAUSE_AFTER_S, FetchPauses
 from reactive_kafka.partitions.partition import Partition
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.metadata.pending import MetadataPolicy
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))

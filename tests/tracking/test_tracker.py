@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.errors import DeliveryOrderError
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.poison_watch import oldest_started, overdue
 from reactive_kafka.tracking.tracker import OffsetTracker
-from tests.commit.test_known_done import Counted
+from tests.tracking.test_known_done import Counted
 
 TP = TopicPartition("orders", 0)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.records import TopicPartition
+from reactive_kafka import TopicPartition
 from reactive_kafka.tracking.poison_watch import (
     LOOK_S,
     RECHECK_S,
@@ -18,7 +18,7 @@ from reactive_kafka.tracking.poison_watch import (
     oldest_started,
 )
 from reactive_kafka.tracking.tracker import OffsetTracker
-from tests.partitions.engines import CommitEngine
+from tests.commit.engines import CommitEngine
 
 LIMIT_S = 60.0
 

@@ -11,17 +11,15 @@ from typing import Any
 
 import pytest
 
+from reactive_kafka import Channel, Committed, IncomingSettings
 from reactive_kafka.channel.blueprint import ByIteration, ByWorkers, ChannelBlueprint
-from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.incoming_kinds import AssignedPartition
-from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, TransientBrokerError
-from reactive_kafka.observe.events import CommitFailed, PlanDropped
-from reactive_kafka.records import Committed
+from reactive_kafka.events import CommitFailed, PlanDropped
 from reactive_kafka.tasks import Tasks
 from reactive_kafka.testing import MemoryBroker, VirtualTimeLoop
 from reactive_kafka.tracking.metadata.codec import encode, without_topic

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka import Message
-from reactive_kafka.broker.memory.memory_positions import CommitEntry
 from reactive_kafka.runtime.states import TRANSITIONS
 from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
+from tests.app.brokers import CommitEntry
 from tests.app.helpers import Recorder, make_app, make_broker, now, tasks_left, tp, until
 
 LONGEST_S = 3_600.0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.commit.commit_engine import CommitEngine
 from reactive_kafka.commit.strategy import Progress, ThrottledCommits
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.table import PartitionTable
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.tracking.unknown_commits import REPEAT_AFTER_S
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.committer import BACKOFF, Committer
 from reactive_kafka.commit.outcomes import CommitOutcomes
@@ -29,14 +30,13 @@ from reactive_kafka.errors import (
     OutcomeUnknownError,
 )
 from reactive_kafka.errors import TransientBrokerError as Transient
-from reactive_kafka.observe.events import CommitFailed
-from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.events import CommitFailed
 from reactive_kafka.tracking.metadata.pending import MetadataPolicy
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.tracking.unknown_commits import REPEAT_AFTER_S
 from tests.app.helpers import Recorder, in_virtual_time
+from tests.commit.engines import CommitEngine
 from tests.commit.test_engine import A
-from tests.partitions.engines import CommitEngine
 
 LATENCY_S = 0.05
 

@@ -186,9 +186,9 @@ group_id = "g"
 ordering = "key"
 key = "headr:tenant"
 commit_strategy = "nowhere.at_all:Strategy"
-failure_strategy = "tests.handlers.test_registry:missing"
-failure_routes.ValueError = "tests.handlers.test_registry:asynchronous"
-failure_routes.KeyError = "tests.handlers.test_registry:Fussy"
+failure_strategy = "tests.planning.test_handler_plans:missing"
+failure_routes.ValueError = "tests.planning.test_handler_plans:asynchronous"
+failure_routes.KeyError = "tests.planning.test_handler_plans:Fussy"
 """
 
 
@@ -210,9 +210,9 @@ def test_what_cannot_be_loaded_is_in_the_files_own_report_with_its_place(
         "allowed: header:NAME or module:function; did you mean 'header:tenant'?",
         f"{file}, line 5: [incoming.orders] commit_strategy = 'nowhere.at_all:Strategy': there is no module 'nowhere'; "
         "allowed: throttled, latest, ignore, checkpoint or module:object",
-        f"{file}, line 6: [incoming.orders] failure_strategy = 'tests.handlers.test_registry:missing': "
-        f"tests.handlers.test_registry has no 'missing'; allowed: {strategies}",
-        f"{file}, line 7: [incoming.orders] failure_routes.ValueError = 'tests.handlers.test_registry:asynchronous': "
+        f"{file}, line 6: [incoming.orders] failure_strategy = 'tests.planning.test_handler_plans:missing': "
+        f"tests.planning.test_handler_plans has no 'missing'; allowed: {strategies}",
+        f"{file}, line 7: [incoming.orders] failure_routes.ValueError = 'tests.planning.test_handler_plans:asynchronous': "
         f"it is async, but its result is needed at once: write a plain function; allowed: {strategies}",
     ):
         assert line in problems
@@ -222,7 +222,7 @@ def test_what_cannot_be_loaded_is_in_the_files_own_report_with_its_place(
         in text
     )
     assert ("[http] port = 70000" in text) is bool(broken)
-    made = "failure_routes.KeyError = 'tests.handlers.test_registry:Fussy': called with the settings of channel 'orders'"
+    made = "failure_routes.KeyError = 'tests.planning.test_handler_plans:Fussy': called with the settings of channel 'orders'"
     assert (made in text) is not bool(broken), "it is made of settings that are whole"
     assert len(problems) == 6
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.assignment.incarnations import Incarnations
-from reactive_kafka.records import TopicIds, TopicPartition
+from reactive_kafka.records import TopicIds
 
 ORDERS = TopicPartition("orders", 0)
 THREE = frozenset({1, 2, 3})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.records import TopicPartition
+from reactive_kafka import TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
 
 P0 = TopicPartition("orders", 0)

@@ -1,6 +1,4 @@
-"""Where reading begins: the group's position, else what the policy says; loud when records are
-passed over.
-"""
+"""Places where a user lets reading begin: offsets, ends, times, so many records from a position."""
 
 from __future__ import annotations
 
@@ -11,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.assignment.start_policy import NoPositionError, Start, start_position
-from reactive_kafka.config.settings import OffsetReset
 from reactive_kafka.partitions.start_choice import (
     Where,
     by,
@@ -20,47 +16,6 @@ from reactive_kafka.partitions.start_choice import (
     chosen_position,
     timestamp_ms,
 )
-
-# Its first record, and its end.
-LOG = (10, 50)
-
-
-@pytest.mark.parametrize("policy", ["latest", "earliest", "none"])
-@pytest.mark.parametrize("committed", [10, 30, 50])
-def test_a_committed_position_that_is_in_the_log_stands(
-    committed: int, policy: OffsetReset
-) -> None:
-    assert start_position(committed, *LOG, policy) == Start(committed)
-    assert start_position(committed, *LOG, policy, is_new=True) == Start(committed)
-
-
-@pytest.mark.parametrize(
-    ("policy", "committed", "start"),
-    [
-        ("earliest", None, Start(10, "earliest")),
-        ("earliest", 4, Start(10, "earliest", lost=6, commit=True)),
-        ("earliest", 60, Start(10, "earliest", commit=True)),
-        ("latest", None, Start(50, "latest", commit=True)),
-        ("latest", 4, Start(50, "latest", lost=46, commit=True)),
-        ("latest", 60, Start(50, "latest", commit=True)),
-    ],
-)
-def test_the_policy_chooses_where_the_group_has_nothing_in_the_log(
-    policy: OffsetReset, committed: int | None, start: Start
-) -> None:
-    assert start_position(committed, *LOG, policy) == start
-
-
-def test_a_partition_that_appears_later_is_read_from_its_beginning() -> None:
-    assert start_position(None, *LOG, "latest", is_new=True) == Start(10, "earliest", commit=True)
-
-
-@pytest.mark.parametrize("committed", [None, 9, 51])
-@pytest.mark.parametrize("is_new", [False, True])
-def test_without_a_policy_nobody_chooses(committed: int | None, is_new: bool) -> None:
-    with pytest.raises(NoPositionError):
-        start_position(committed, *LOG, "none", is_new=is_new)
-
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

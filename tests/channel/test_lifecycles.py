@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka import Channel, Message
-from reactive_kafka.broker.memory.memory_positions import CommitEntry
 from reactive_kafka.channel.status import TRANSITIONS
 from reactive_kafka.errors import ChannelClosedError
-from reactive_kafka.observe.events import ChannelStateChanged
+from reactive_kafka.events import ChannelStateChanged
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp, run_in_virtual_time
+from tests.app.brokers import CommitEntry
 from tests.app.helpers import Recorder, make_app, make_broker, now, tp, until
 
 PARTITIONS = 2

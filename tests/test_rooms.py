@@ -1,0 +1,199 @@
+"""A test imports internals of the room that it tests, and public names of all others.
+
+So a change inside of a room touches the tests of that room. ``EXCEPTIONS`` lists what does not keep
+to it yet. Take entries out; do not add any.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from tests.test_architecture import FLOORS, PACKAGE
+
+TESTS = Path(__file__).parent
+ROOMS = {room for floor in FLOORS for room in floor}
+
+PUBLIC = {"", "errors", "events", "testing"}
+"""The modules that users import from."""
+
+VALUES = set(FLOORS[0])
+"""The values of the ground floor, which every room stands on: records, clocks, subscriptions."""
+
+EXCEPTIONS: dict[str, str] = {
+    "app/test_backpressure.py": "broker fetching",
+    "app/test_current_message.py": "delivery observe",
+    "app/test_outages.py": "formats schemas",
+    "app/test_rate_limit.py": "spark",
+    "app/test_shares_of_workers.py": "broker fetching partitions",
+    "app/test_spark.py": "spark",
+    "app/test_spark_faults.py": "spark",
+    "app/test_stop.py": "handlers",
+    "app/test_task_owners.py": "config spark",
+    "assignment/test_deadlines.py": "config",
+    "assignment/test_lifeline.py": "broker delivery",
+    "assignment/test_start_policy.py": "config",
+    "broker/hazards/test_connecting.py": "config",
+    "channel/test_client_roles.py": "assignment commit",
+    "channel/test_plans.py": "commit config delivery tracking",
+    "channel/test_reach.py": "broker partitions",
+    "channel/test_status.py": "config observe",
+    "channel/test_totals.py": "observe",
+    "checkpoint/test_opening.py": "config",
+    "checkpoint/test_owned_row.py": "tracking",
+    "checkpoint/test_state_history.py": "formats",
+    "cli/test_broker.py": "broker",
+    "cli/test_dlq.py": "failure",
+    "cli/test_lag.py": "broker",
+    "cli/test_letters.py": "failure",
+    "cli/test_offsets.py": "checkpoint",
+    "cli/test_offsets_on_kafka.py": "failure",
+    "cli/test_offsets_plan.py": "partitions",
+    "cli/test_run.py": "broker",
+    "cli/test_schema.py": "config",
+    "cli/test_spark.py": "spark",
+    "cli/test_spark_progress.py": "observe",
+    "cli/test_tail_range.py": "partitions",
+    "cli/test_topics.py": "config",
+    "commit/test_committer.py": "tracking",
+    "commit/test_engine.py": "tracking",
+    "commit/test_metadata_pending.py": "tracking",
+    "commit/test_named_partitions.py": "partitions tracking",
+    "commit/test_plan_commits.py": "tracking",
+    "commit/test_store_plans.py": "tracking",
+    "commit/test_strategy.py": "tracking",
+    "config/microprofile/test_text.py": "spark",
+    "delivery/test_ages.py": "observe tracking",
+    "delivery/test_capped.py": "tracking",
+    "delivery/test_lanes.py": "tracking",
+    "delivery/test_records_by_key.py": "tracking",
+    "delivery/test_shared.py": "tracking",
+    "delivery/test_skipping.py": "tracking verdicts",
+    "delivery/test_states.py": "tracking",
+    "failure/test_delayed_retry.py": "config",
+    "failure/test_retries.py": "config",
+    "failure/test_strategies.py": "config",
+    "fetching/test_budget.py": "partitions tracking",
+    "fetching/test_delayed_records.py": "delivery tracking",
+    "http/test_guard.py": "config",
+    "http/test_large_scrape.py": "observe",
+    "http/test_lifespan.py": "observe",
+    "http/test_scrape.py": "observe",
+    "nacks/test_handling.py": "failure observe tracking verdicts",
+    "nacks/test_letter_writer.py": "broker config failure",
+    "nacks/test_letters_on_kafka.py": "config failure",
+    "outgoing/test_transactional_letters.py": "tracking verdicts",
+    "partitions/test_owned.py": "delivery tracking",
+    "partitions/test_table.py": "tracking",
+    "planning/test_handler_plans.py": "config handlers",
+    "schemas/test_evolution.py": "formats",
+    "schemas/test_matrix.py": "formats",
+    "schemas/test_protobuf_imports.py": "formats",
+    "schemas/test_registry.py": "config formats",
+    "schemas/test_round_trips.py": "formats",
+    "spark/test_ahead.py": "config delivery tracking",
+    "spark/test_attempts.py": "config",
+    "spark/test_bisection.py": "delivery tracking",
+    "spark/test_cluster.py": "config",
+    "spark/test_conf.py": "config",
+    "spark/test_connect.py": "config formats",
+    "spark/test_cuts.py": "delivery tracking",
+    "spark/test_engine.py": "config",
+    "spark/test_formats.py": "config formats schemas",
+    "spark/test_formats_in_services.py": "observe",
+    "spark/test_jars.py": "broker",
+    "spark/test_kafka_options.py": "config",
+    "spark/test_ledger.py": "cli",
+    "spark/test_ranges.py": "config",
+    "spark/test_refetch.py": "broker",
+    "spark/test_runs.py": "delivery tracking",
+    "spark/test_same_values.py": "formats",
+    "spark/test_supervisor.py": "config",
+    "spark/test_tracing.py": "tracing",
+    "testing/test_clock.py": "handlers",
+    "testing/test_real.py": "broker",
+    "tracing/test_calls.py": "delivery",
+    "tracing/test_choice.py": "delivery memory_channels outgoing",
+    "tracing/test_flow.py": "cli",
+    "tracing/test_sends.py": "outgoing",
+    "tracking/test_metadata_codec.py": "delivery spark",
+    "verdicts/test_batch.py": "tracking",
+}
+"""Test file -> the other rooms whose internals it imports."""
+
+MOST = 136
+"""So many foreign rooms are imported today. This number only falls."""
+
+
+@cache
+def found() -> dict[str, str]:
+    """What ``EXCEPTIONS`` has to be, for the folders that are named like a room.
+
+    Helper modules do not count: they are the one place that knows how something is set up.
+    """
+    exceptions = {}
+    for folder in sorted(ROOMS - {""}):
+        for path in sorted((TESTS / folder).rglob("test_*.py")):
+            rooms = {room_of(module) for module in imported_by(path)}
+            if foreign := rooms - PUBLIC - VALUES - {folder}:
+                exceptions[path.relative_to(TESTS).as_posix()] = " ".join(sorted(foreign))
+    return exceptions
+
+
+def room_of(module: str) -> str:
+    """The room of a module of the package; "" is the package's own file."""
+    room = module.removeprefix(PACKAGE).lstrip(".").partition(".")[0]
+    return room if room in ROOMS else ""
+
+
+def imported_by(path: Path) -> Iterator[str]:
+    """The modules of the package that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from (name for name in names if name.partition(".")[0] == PACKAGE)
+
+
+def test_a_test_imports_internals_of_its_own_room_only() -> None:
+    new = {
+        path: rooms
+        for path, rooms in found().items()
+        if set(rooms.split()) - set(EXCEPTIONS.get(path, "").split())
+    }
+    assert new == {}, (
+        "these import internals of other rooms: use public names, a helper of the tests of that room, "
+        "or move the test to its room"
+    )
+
+
+def test_no_exception_is_left_that_is_none_any_more() -> None:
+    gone = {
+        path: rooms
+        for path, rooms in EXCEPTIONS.items()
+        if set(rooms.split()) - set(found().get(path, "").split())
+    }
+    assert gone == {}, "take these rooms out of EXCEPTIONS, and lower MOST"
+
+
+def test_there_are_not_more_exceptions_than_there_were() -> None:
+    assert sum(len(rooms.split()) for rooms in EXCEPTIONS.values()) == MOST
+
+
+def test_internals_are_seen_wherever_they_are_imported(tmp_path: Path) -> None:
+    path = tmp_path / "test_it.py"
+    path.write_text(
+        "import reactive_kafka.commit.strategy\n"
+        "from reactive_kafka import App, events\n"
+        "from reactive_kafka.testing import TestApp\n"
+        "from reactive_kafka.tracking import metadata\n"
+        "def test() -> None:\n"
+        "    from reactive_kafka.broker.client import Consumer\n"
+    )
+    rooms = {room_of(module) for module in imported_by(path)}
+    assert rooms == {"commit", "", "events", "testing", "tracking", "broker"}
