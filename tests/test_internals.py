@@ -140,7 +140,7 @@ def test_a_diagram_has_the_arrows_and_a_sentence_for_what_comes_from_everywhere(
         "```",
     ]
     assert sentence == "Not drawn: `end` leads to `d` from `a b`, `c`, `e`, `f`."
-    assert "| `a b` | a state | `stay` |" in MACHINE.text()
+    assert "| `a b` | a state |" in MACHINE.text()
 
 
 def test_meanings_are_read_from_docstrings() -> None:
