@@ -117,29 +117,14 @@ def quarkus_blocks() -> dict[str, str]:
 
 
 def _attributes(attributes: Iterable[Attribute]) -> str:
-    """Return two tables: the attributes that have an equal here, and those that have none."""
-    supported: list[tuple[str, ...]] = []
-    refused: dict[str, list[str]] = {}
+    """Return the table of the attributes that have an equal here; errors explain the others."""
+    rows: list[tuple[str, ...]] = []
     for attribute in attributes:
-        names = ", ".join(f"`{name}`" for name in (attribute.name, *attribute.also))
-        # Markdown would take <channel> for HTML.
-        default = attribute.default.replace("<", "&lt;")
         if not attribute.is_refused:
-            supported.append((names, default, attribute.ours))
-            continue
-        if default:
-            default = f" ({default})"
-        refused.setdefault(attribute.instead, []).append(names + default)
-    return "\n\n".join(
-        (
-            _table(("attribute", "SmallRye's default", "here"), supported),
-            "Not supported, except with SmallRye's default in brackets:",
-            _table(
-                ("attribute", "instead"),
-                ((", ".join(names), instead) for instead, names in refused.items()),
-            ),
-        )
-    )
+            names = ", ".join(f"`{name}`" for name in (attribute.name, *attribute.also))
+            # Markdown would take <channel> for HTML.
+            rows.append((names, attribute.default.replace("<", "&lt;"), attribute.ours))
+    return _table(("attribute", "SmallRye's default", "here"), rows)
 
 
 def with_tables(page: str) -> str:

@@ -55,7 +55,7 @@ def rows(module: ModuleType) -> Iterator[str]:
     yield "|---|---|---|---|"
     for kind in kinds_in(module):
         fields = [
-            f"`{one.name}: {one.type}`".replace("|", "\\|")
+            f"`{one.name}`"
             for one in dataclasses.fields(kind)
             # The page says once which events have a channel.
             if one.name != "channel" or kind is ChannelEvent
