@@ -74,8 +74,8 @@ class Machine:
         return found
 
     def text(self) -> str:
-        """A diagram, then what it leaves out, then the meaning of each state."""
-        return "\n".join((*self._diagram(), "", *self._sentences(), *self._state_rows()))
+        """A diagram, then what it leaves out. The code has the meanings."""
+        return "\n".join((*self._diagram(), *self._sentences()))
 
     def _diagram(self) -> Iterator[str]:
         yield from ("```mermaid", "stateDiagram-v2")
@@ -93,18 +93,14 @@ class Machine:
         yield "```"
 
     def _sentences(self) -> Iterator[str]:
+        if self.told:
+            yield ""
         for (event, to), states in self.told.items():
             yield fill(
                 f"Not drawn: `{event}` leads to `{to}` from {_listed(states)}.",
                 120,
                 break_on_hyphens=False,
             )
-        if self.told:
-            yield ""
-
-    def _state_rows(self) -> Iterator[str]:
-        yield from ("| state | meaning |", "|---|---|")
-        yield from (f"| `{state}` | {self.states[state]} |" for state in self.moves)
 
 
 def _id(state: str) -> str:
