@@ -74,10 +74,8 @@ class Machine:
         return found
 
     def text(self) -> str:
-        """A diagram, then what it leaves out, then the meaning of each state and event."""
-        return "\n".join(
-            (*self._diagram(), "", *self._sentences(), *self._state_rows(), "", *self._event_rows())
-        )
+        """A diagram, then what it leaves out. The code has the meanings."""
+        return "\n".join((*self._diagram(), *self._sentences()))
 
     def _diagram(self) -> Iterator[str]:
         yield from ("```mermaid", "stateDiagram-v2")
@@ -95,25 +93,14 @@ class Machine:
         yield "```"
 
     def _sentences(self) -> Iterator[str]:
+        if self.told:
+            yield ""
         for (event, to), states in self.told.items():
             yield fill(
                 f"Not drawn: `{event}` leads to `{to}` from {_listed(states)}.",
                 120,
                 break_on_hyphens=False,
             )
-        if self.told:
-            yield ""
-
-    def _state_rows(self) -> Iterator[str]:
-        yield from ("| state | meaning | changes nothing |", "|---|---|---|")
-        for state, ways in self.moves.items():
-            stays = _listed([event for event, to in ways.items() if to == state])
-            yield f"| `{state}` | {self.states[state]} | {stays or '-'} |"
-
-    def _event_rows(self) -> Iterator[str]:
-        yield from ("| event | meaning |", "|---|---|")
-        named = dict.fromkeys(event for ways in self.moves.values() for event in ways)
-        yield from (f"| `{event}` | {self.events[event]} |" for event in named)
 
 
 def _id(state: str) -> str:

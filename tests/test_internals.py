@@ -85,7 +85,7 @@ def test_what_is_changed_leads_to_files_and_tests() -> None:
         if line.startswith("| ")
     ][1:]
     assert 0 < len(rows) <= MOST_ROWS
-    for _, start, tests, _ in rows:
+    for _, start, tests in rows:
         files = re.findall(r"`([\w/]+(?:\.py|/))`", start)
         assert files and all(
             (ROOT / PACKAGE / file).exists() or file.startswith("tests/") for file in files
@@ -129,7 +129,7 @@ MACHINE = states.Machine(
 
 
 def test_a_diagram_has_the_arrows_and_a_sentence_for_what_comes_from_everywhere() -> None:
-    diagram, sentence, *_ = MACHINE.text().split("\n\n")
+    diagram, sentence = MACHINE.text().split("\n\n")
     assert diagram.splitlines() == [
         "```mermaid",
         "stateDiagram-v2",
@@ -140,7 +140,6 @@ def test_a_diagram_has_the_arrows_and_a_sentence_for_what_comes_from_everywhere(
         "```",
     ]
     assert sentence == "Not drawn: `end` leads to `d` from `a b`, `c`, `e`, `f`."
-    assert "| `a b` | a state | `stay` |" in MACHINE.text()
 
 
 def test_meanings_are_read_from_docstrings() -> None:

@@ -227,7 +227,7 @@ def test_the_memory_of_sizing_is_what_was_measured() -> None:
     ours = max(int(row[6]) for row in peaks if row[0] in ("reactive_kafka, `bytes`",))
     assert f"about {ours} MB" in text
     assert f"{ours} MB + 1,000 × 15 kB + 3 × 32 MB = {ours + 15 + 96} MB" in text
-    growth = table("docs/growth.md", "The model")
+    growth = table("benchmarks/growth_results.md", "The model")
     each = [
         (row[1], float(re.findall(r"\+ ([\d.]+) each", row[4])[0]))
         for row in growth

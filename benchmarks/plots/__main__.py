@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from benchmarks import floor, machine
 from benchmarks.plots import figures, measure
-from benchmarks.plots.page import PAGE, written
+from benchmarks.plots.page import PAGES, written
 from benchmarks.plots.pictures import pictures
 from benchmarks.plots.plan import FLOOR, PLANS, SERIES, Source
 
@@ -41,7 +41,8 @@ def main() -> None:
     kept = whole(figures.kept(SERIES))
     for file, picture in pictures(kept).items():
         (figures.FOLDER / file).write_text(picture, encoding="utf-8")
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), kept), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(written(page.read_text(encoding="utf-8"), kept), encoding="utf-8")
 
 
 def whole(kept: Mapping[str, figures.Figures]) -> dict[str, figures.Figures]:

@@ -1,5 +1,6 @@
-"""The tables of docs/performance.md, each between markers such as ``<!-- plots: keys -->`` and
-``<!-- /plots -->``.
+"""The tables of docs/performance.md and benchmarks/record_costs.md.
+
+Each is between markers such as ``<!-- plots: keys -->`` and ``<!-- /plots -->``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from benchmarks.plots.plan import (
 )
 from benchmarks.plots.stacks import STAGES, by_stage
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
+_ROOT = Path(__file__).resolve().parents[2]
+PAGES = (_ROOT / "docs" / "performance.md", _ROOT / "benchmarks" / "record_costs.md")
 _BLOCK = re.compile(r"(<!-- plots: ([a-z-]+) -->\n).*?(<!-- /plots -->)", re.DOTALL)
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from reactive_kafka.config import keys
-from reactive_kafka.config.client_properties import BOTH, PROPERTIES, REFUSED, Property
+from reactive_kafka.config.client_properties import BOTH, PROPERTIES, REFUSED, Property, form
 from reactive_kafka.config.fields import Key
 from reactive_kafka.config.keys import Section
 from reactive_kafka.config.microprofile.smallrye_attributes import (
@@ -42,6 +43,10 @@ EXPLAINED_ONCE = {
     ": letters, digits, dot, underscore and hyphen, at most 249": "",
     "a whole number of milliseconds of at least": "milliseconds, at least",
     "a whole number of bytes of at least": "bytes, at least",
+    "a whole number of at least 0": "0 or more",
+    "a whole number of at least 1": "1 or more",
+    "a whole number from": "from",
+    "a list of different": "a list of",
     "a string that is not empty": "text",
     FORMAT.expects: "a format",
     KEY_FORMAT.expects: "a key format",
@@ -77,13 +82,8 @@ def blocks() -> dict[str, str]:
         "topics": _section(keys.TOPICS),
         "spark": _section(keys.SPARK),
         "http": _section(keys.HTTP),
-        "client": _table(
-            ("Kafka's name", "aiokafka's name", "of", "takes"), map(_property, PROPERTIES)
-        ),
-        "refused": _table(
-            ("property", "instead"),
-            ((", ".join(names), why) for why, names in _refused_by_reason().items()),
-        ),
+        "client": _client_properties(),
+        "refused": textwrap.fill(", ".join(f"`{name}`" for name in REFUSED), 120),
     }
 
 
@@ -99,14 +99,6 @@ def _incoming_blocks() -> dict[str, str]:
     }
 
 
-def _refused_by_reason() -> dict[str, list[str]]:
-    """Return what to use instead -> the properties that it replaces."""
-    names: dict[str, list[str]] = {}
-    for name, why in REFUSED.items():
-        names.setdefault(why, []).append(f"`{name}`")
-    return names
-
-
 def quarkus_blocks() -> dict[str, str]:
     """Return block -> Markdown, for ``docs/quarkus.md``: the attributes of SmallRye's channels."""
     blocks_by_name = {}
@@ -117,29 +109,14 @@ def quarkus_blocks() -> dict[str, str]:
 
 
 def _attributes(attributes: Iterable[Attribute]) -> str:
-    """Return two tables: the attributes that have an equal here, and those that have none."""
-    supported: list[tuple[str, ...]] = []
-    refused: dict[str, list[str]] = {}
+    """Return the table of the attributes that have an equal here; errors explain the others."""
+    rows: list[tuple[str, ...]] = []
     for attribute in attributes:
-        names = ", ".join(f"`{name}`" for name in (attribute.name, *attribute.also))
-        # Markdown would take <channel> for HTML.
-        default = attribute.default.replace("<", "&lt;")
         if not attribute.is_refused:
-            supported.append((names, default, attribute.ours))
-            continue
-        if default:
-            default = f" ({default})"
-        refused.setdefault(attribute.instead, []).append(names + default)
-    return "\n\n".join(
-        (
-            _table(("attribute", "SmallRye's default", "here"), supported),
-            "Not supported, except with SmallRye's default in brackets:",
-            _table(
-                ("attribute", "instead"),
-                ((", ".join(names), instead) for instead, names in refused.items()),
-            ),
-        )
-    )
+            names = ", ".join(f"`{name}`" for name in (attribute.name, *attribute.also))
+            # Markdown would take <channel> for HTML.
+            rows.append((names, attribute.default.replace("<", "&lt;"), attribute.ours))
+    return _table(("attribute", "SmallRye's default", "here"), rows)
 
 
 def with_tables(page: str) -> str:
@@ -191,11 +168,28 @@ def _default(value: Any) -> str:
     return f"`{value}`"
 
 
-def _property(prop: Property) -> tuple[str, str, str, str]:
-    sides = "both" if prop.sides == BOTH else "".join(prop.sides)
-    kafka_names = [f"`{name}`" for name in (prop.kafka, *prop.also) if "." in name]
-    keywords = ", ".join(prop.names) or prop.name
-    return ", ".join(kafka_names), f"`{keywords}`", sides, _shortened(prop.kind.expects)
+def _client_properties() -> str:
+    """Return a row for all properties of the same clients that take the same."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for prop in PROPERTIES:
+        of = "both" if prop.sides == BOTH else "".join(prop.sides)
+        rows.setdefault((of, _shortened(prop.kind.expects)), []).append(_names(prop))
+    return _table(
+        ("of", "takes", "properties"),
+        ((of, takes, ", ".join(names)) for (of, takes), names in rows.items()),
+    )
+
+
+def _names(prop: Property) -> str:
+    """Return Kafka's names, and aiokafka's where it is another one."""
+    kafka_names = [name for name in (prop.kafka, *prop.also) if "." in name]
+    keywords = prop.names or (prop.name,)
+    if not kafka_names:
+        return ", ".join(f"`{keyword}`" for keyword in keywords)
+    listed = " or ".join(f"`{name}`" for name in kafka_names)
+    if len(keywords) == 1 and form(prop.kafka) == keywords[0]:
+        return listed
+    return f"{listed} ({', '.join(f'`{keyword}`' for keyword in keywords)})"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
@@ -75,12 +76,10 @@ def install_stores(folder: Path, stores: Mapping[str, str]) -> None:
     (info / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\n{lines}")
 
 
-def install_the_store_of_the_page(folder: Path) -> None:
-    """The custom store that docs/checkpoints.md shows, with its entry point."""
-    for block in pages.blocks(pages.page("docs/checkpoints.md"), "python"):
-        if block.file is not None:
-            (folder / block.file).write_text(block.text)
-    install_stores(folder, {"shelf": "shelf_store:ShelfStore"})
+def install_the_store_of_the_example(folder: Path) -> None:
+    """The custom store of examples/checkpoint, with its entry point."""
+    shutil.copy(pages.ROOT / "examples" / "checkpoint" / "own_store.py", folder)
+    install_stores(folder, {"onefile": "own_store:OneFileStore"})
 
 
 @pytest.fixture
@@ -91,9 +90,9 @@ def url_of(
 
     def url(kind: str) -> str:
         if kind == "custom":
-            install_the_store_of_the_page(tmp_path)
+            install_the_store_of_the_example(tmp_path)
             monkeypatch.syspath_prepend(tmp_path)
-            return f"shelf://{tmp_path / 'shelf'}"
+            return f"onefile://{tmp_path / 'offsets.json'}"
         if kind in ("asyncpg", "psycopg"):
             return sql_url(request.getfixturevalue("postgres_server"), kind)
         if kind == "redis":
@@ -104,7 +103,7 @@ def url_of(
         return f"file://{tmp_path / 'offsets'}" if kind == "files" else f"memory://{tmp_path.name}"
 
     yield url
-    sys.modules.pop("shelf_store", None)
+    sys.modules.pop("own_store", None)
 
 
 @pytest_asyncio.fixture

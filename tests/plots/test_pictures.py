@@ -9,6 +9,7 @@ import itertools
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -74,15 +75,16 @@ def test_a_picture_is_the_one_of_the_kept_figures(file: str) -> None:
     assert len(there.encode()) < MOST_BYTES
 
 
-def test_the_page_holds_the_tables_of_the_kept_figures() -> None:
-    text = page.PAGE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("path", page.PAGES, ids=lambda path: path.name)
+def test_a_page_holds_the_tables_of_the_kept_figures(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
     assert page.written(text, figures.kept(SERIES)) == text, "python -m benchmarks.plots --draw"
 
 
-def test_the_page_has_each_table_and_each_picture_and_no_other() -> None:
-    text = page.PAGE.read_text(encoding="utf-8")
+def test_the_pages_have_each_table_and_each_picture_and_no_other() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in page.PAGES)
     assert set(re.findall(r"<!-- plots: ([a-z-]+) -->", text)) == page.BLOCKS.keys()
-    assert set(re.findall(r"\(images/performance/([\w-]+\.svg)\)", text)) == pictures.DRAWN.keys()
+    assert set(re.findall(r"images/performance/([\w-]+\.svg)\)", text)) == pictures.DRAWN.keys()
     assert {one.name for one in figures.FOLDER.glob("*.svg")} == pictures.DRAWN.keys()
 
 
