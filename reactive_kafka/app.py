@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -16,7 +17,7 @@ from reactive_kafka.broker.kafka_connector import EMBEDDED, KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.load import ConfigSource, LoadedConfiguration, read_settings
-from reactive_kafka.config.settings import AckMode, Settings
+from reactive_kafka.config.settings import AckMode, HttpSettings, Settings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
 from reactive_kafka.group_offsets import GroupOffsets
@@ -25,7 +26,7 @@ from reactive_kafka.handlers.declared import Declared
 from reactive_kafka.handlers.dependencies.depends import Factory
 from reactive_kafka.handlers.router import Decorators
 from reactive_kafka.handlers.unknown_channels import unknown_channel_problem
-from reactive_kafka.observe.events import Observer, Observers, SafeCaller, checked
+from reactive_kafka.observe.events import ActionTaken, Observer, Observers, SafeCaller, checked
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.log_setup import (
@@ -95,6 +96,8 @@ class App(Decorators):
         self._run: Run | None = None
         # Why the last run has failed. None: it has not.
         self._ended: str | None = None
+        # Action -> outcome -> actions of operators.
+        self._actions: dict[str, Counter[str]] = {}
 
     def observe(self, observer: Observer) -> None:
         """Call ``on(event)`` of another observer with each event, from the next start on.
@@ -448,8 +451,15 @@ class App(Decorators):
     def facts(self) -> AppFacts:
         """Return what is known about the application now."""
         if self._run is None:
-            return AppFacts(started=False, stopping=False, loop_lag_s=0.0, ended=self._ended)
-        return self._run.facts()
+            facts = AppFacts(started=False, stopping=False, loop_lag_s=0.0, ended=self._ended)
+        else:
+            facts = self._run.facts()
+        return replace(facts, actions=self._actions) if self._actions else facts
+
+    def _note_action(self, event: ActionTaken) -> None:
+        """Count an action of an operator, and report it."""
+        self._actions.setdefault(event.action, Counter())[event.outcome] += 1
+        self._observer.on(event)
 
     def spark_facts(self) -> tuple[SparkFacts, ...]:
         """Return the Spark part of :meth:`facts`, at a fraction of the cost."""
@@ -470,21 +480,22 @@ class App(Decorators):
     def asgi(self) -> Starlette:
         """The ASGI application with health, metrics and the status page, to mount in your own.
 
-        If ``[http]`` has a token, the page and ``/api`` ask for it, wherever your server listens.
+        If ``[http]`` has a token, the page and ``/api`` ask for it, wherever your server listens,
+        and ``POST /api/...`` acts on the channels.
         """
         return self._endpoints(is_mounted=True)
 
     def _endpoints(self, *, is_mounted: bool) -> Starlette:
+        from reactive_kafka.control.operator_actions import OperatorActions
         from reactive_kafka.http.asgi import make_asgi
-        from reactive_kafka.http.guard import Guard, guard_of
+        from reactive_kafka.http.guard import CurrentGuard
 
-        # Called at each request. A mounted page may be asked for before the start.
-        def guard() -> Guard:
-            if self._settings is None:
-                return Guard()
-            return guard_of(self._settings.http, is_mounted=is_mounted)
+        def http_settings() -> HttpSettings | None:
+            return None if self._settings is None else self._settings.http
 
-        return make_asgi(self, guard)
+        # It is called at each request: a mounted page may be asked for before the start.
+        guard = CurrentGuard(http_settings, is_mounted=is_mounted)
+        return make_asgi(self, guard, OperatorActions(self, self._note_action))
 
     @property
     def http(self) -> HttpServer | None:

@@ -27,6 +27,7 @@ ReactiveKafkaError
 ├── ReplyTimeoutError (TimeoutError)  the requester: no reply in time; it may have been handled
 ├── HandlerError                      the user's exception, with the record; always becomes a nack
 ├── CommitRefusedError                the caller: the position would pass an unsettled record
+├── SkipRefusedError                  the caller: this record cannot be skipped by hand
 ├── CheckpointError                   the handler's author: an impossible state or transaction
 │   └── AlreadyStoredError            nobody: the record is settled
 ├── CommitStrategyError               the strategy's author: it raised, or returned no position
@@ -261,6 +262,10 @@ class PositionsRefusedError(BrokerError):
 
 class CommitRefusedError(ReactiveKafkaError):
     """The position would pass an unsettled record, or move back. Nothing was committed."""
+
+
+class SkipRefusedError(ReactiveKafkaError):
+    """A record cannot be skipped by hand: the text says why."""
 
 
 class CheckpointError(ReactiveKafkaError):

@@ -6,6 +6,7 @@ a record or a broker has sent.
 """
 
 from reactive_kafka.observe.events import (
+    ActionTaken,
     AlsoFailed,
     BrokerAvailable,
     BrokerUnavailable,
@@ -84,6 +85,7 @@ from reactive_kafka.observe.events import (
 )
 
 __all__ = [
+    "ActionTaken",
     "AlsoFailed",
     "BrokerAvailable",
     "BrokerUnavailable",

@@ -34,7 +34,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("fetching",),
     ("channel",),
     ("spark", "memory_channels", "group_offsets"),
-    ("handlers",),
+    ("handlers", "control"),
     ("planning",),
     ("runtime",),
     ("app",),

@@ -540,7 +540,8 @@ def test_every_command_in_the_text_exists(page: Path) -> None:
         if ours := re.search(r"(?:^|\$ )reactive-kafka (\w+)(.*)", text):
             assert ours[1] in MODULES, text
             command = getattr(import_module(MODULES[ours[1]]), ours[1])
-            inner = re.match(r" (\w+)", ours[2])
+            # The URL of a service comes before the action of `control`.
+            inner = re.match(r" (?:https?://\S+ )?([\w-]+)", ours[2])
             if inner and isinstance(command, click.Group):
                 assert inner[1] in command.commands, text
                 command = command.commands[inner[1]]

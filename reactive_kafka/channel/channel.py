@@ -12,8 +12,14 @@ from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
 from reactive_kafka.channel.iteration import messages
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.named_functions import MetadataReader
+from reactive_kafka.channel.skip_by_hand import SkipResult, skip_record
 from reactive_kafka.delivery.lanes.pauses import Pauses
-from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
+from reactive_kafka.errors import (
+    BrokerError,
+    ChannelClosedError,
+    NotOwnerError,
+    TransientBrokerError,
+)
 from reactive_kafka.observe.facts import ChannelFacts
 from reactive_kafka.partitions.partition import lag_begins
 from reactive_kafka.partitions.start_choice import Where, check_where
@@ -342,10 +348,43 @@ class Channel:
         with self._failure_as_cause():
             for client in self._clients:
                 if client.assignment.has(partition):
+                    self._lifecycle.skips.forget(partition)
                     await client.starts.seek(partition, where)
                     client.progress()
                     return
             raise self._not_ours(partition)
+
+    def skip(self, partition: PartitionLike, offset: int) -> SkipResult:
+        """Settle one record without handling it, so that the channel continues past it.
+
+        A record that waits is taken out of the queue. If a handler has it, the handler is
+        cancelled; a batch is not, and its verdict on the record does not count. A record that has
+        not come yet is skipped when it comes: so a channel that has failed for it continues after a
+        restart. That is forgotten with the process, and by a :meth:`seek` of the partition. Skipped
+        records are counted, and written to no dead-letter topic. Callable from any thread.
+
+        Returns:
+            ``"skipped"``; ``"waiting"`` if it will be skipped when it comes; ``"settled"`` if it
+            has its verdict already, or the log does not have it.
+
+        Raises:
+            NotOwnerError: The partition is not assigned to this application.
+            SkipRefusedError: The channel does not read the topic, or runs on Spark; the record was
+                nacked, and its failure strategy is under way; or 1,000 records wait to be skipped.
+            CheckpointError: The record is in an open transaction with the checkpoint store.
+            ValueError: A negative offset.
+            TypeError: No partition, or no whole number.
+        """
+        place = as_partition(partition)
+        if isinstance(offset, bool) or not isinstance(offset, int):
+            raise TypeError(f"skip() takes an offset, a whole number, not {offset!r}")
+        if offset < 0:
+            raise ValueError(f"there is no offset {offset}: they begin at 0")
+
+        def closed() -> SkipResult:
+            raise ChannelClosedError("the application has stopped")
+
+        return self._home.call(lambda: skip_record(self._lifecycle, place, offset), closed)
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:

@@ -205,7 +205,14 @@ class ChannelConsumer:
             role.delays or {},
             handling.arrived,
         )
-        listeners = IntakeListeners(handling.arrived, totals.received, handling.holds, totals.times)
+        listeners = IntakeListeners(
+            arrived=handling.arrived,
+            received=totals.received,
+            holds=handling.holds,
+            times=totals.times,
+            skips=totals.skips,
+            skipped=handling.skipped,
+        )
         intake = RecordIntake(
             context.clock,
             self.starts,

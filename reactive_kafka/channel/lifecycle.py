@@ -15,6 +15,7 @@ from reactive_kafka.channel.totals import ChannelTotals
 from reactive_kafka.delivery.lanes.limits import TokenBucket
 from reactive_kafka.delivery.lanes.pauses import Pauses
 from reactive_kafka.errors import ChannelClosedError, text_of
+from reactive_kafka.fetching.record_skips import RecordSkips
 from reactive_kafka.observe.events import ChannelPaused, ConsumersIdle, EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, PartitionFacts
 from reactive_kafka.tasks import outcome_of, outcome_text
@@ -266,6 +267,11 @@ class ChannelLifecycle:
     @property
     def is_paused(self) -> bool:
         return bool(self._totals.pauses.reasons)
+
+    @property
+    def skips(self) -> RecordSkips:
+        """The records that are skipped when they come."""
+        return self._totals.skips
 
     def change_pauses(self, change: Callable[[Pauses], None]) -> None:
         """Pause or resume. The change is in effect when this returns."""

@@ -28,6 +28,10 @@ class RecordHandling:
     # Ranges that an earlier owner has planned are handled as planned.
     keeps_plans: bool = False
 
+    def skipped(self, partition: TopicPartition, records: int) -> None:
+        """Records were skipped by hand as they came."""
+        self.acknowledger.skips.count(partition, "operator", records)
+
     def arrived(self) -> None:
         """Records can be handled: wake workers, and the application that iterates."""
         self.workers.work_is_there()

@@ -12,6 +12,7 @@ from reactive_kafka.delivery.ages import RecordTimes
 from reactive_kafka.delivery.lanes.limits import TokenBucket
 from reactive_kafka.delivery.lanes.pauses import Pauses
 from reactive_kafka.delivery.workers.interface import HandlerTotals
+from reactive_kafka.fetching.record_skips import RecordSkips
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import TopicPartition
 
@@ -36,6 +37,7 @@ class ChannelTotals:
     # there. At the start that the settings choose it would skip records that were not settled.
     resume: dict[TopicPartition, int] = field(default_factory=dict)
     pauses: Pauses = field(default_factory=Pauses)
+    skips: RecordSkips = field(default_factory=RecordSkips)
     handlers: HandlerTotals = field(default_factory=HandlerTotals)
     # None: the channel has no rate_limit.
     limit: TokenBucket | None = None

@@ -27,6 +27,8 @@ MODULES = {
     "lag": "reactive_kafka.cli.lag_command",
     "offsets": "reactive_kafka.cli.offsets.offsets_command",
     "dlq": "reactive_kafka.cli.dlq.dlq_command",
+    "control": "reactive_kafka.cli.control.control_command",
+    "dashboards": "reactive_kafka.cli.dashboards.dashboards_command",
     "init": "reactive_kafka.cli.new_project.init_command",
     "broker": "reactive_kafka.cli.developer_commands",
     "spark": "reactive_kafka.cli.developer_commands",

@@ -20,7 +20,14 @@ from reactive_kafka.config.keys import (
     meaning,
 )
 from reactive_kafka.config.layers import Layer, Leaf, Origin, Problems
-from reactive_kafka.config.secrets import MASK, may_be_secret, protect, protect_spark, shown
+from reactive_kafka.config.secrets import (
+    MASK,
+    Secret,
+    may_be_secret,
+    protect,
+    protect_spark,
+    shown,
+)
 
 SCHEMA = "$schema"
 """The key at the top that tells an editor where the JSON Schema is. JSON has no comments for it."""
@@ -195,9 +202,14 @@ class Collected:
         except ValueError as error:
             self._problems.add(leaf.origin, where, str(error))
             return dict.fromkeys(found.names, BROKEN)
-        return {
+        protected = {
             name: protect("" if found.is_open else name, value) for name, value in values.items()
         }
+        for value in protected.values():
+            if found.in_file and isinstance(value, Secret):
+                # A server reads its token again when the file has changed.
+                value.file = leaf.text or leaf.value
+        return protected
 
     def _from_file(self, leaf: Leaf, where: str) -> str:
         path = leaf.text or leaf.value

@@ -16,14 +16,19 @@ class Secret(str):
     Only :func:`revealed` returns its text. The string itself is ``***``, because JSON's encoder,
     ``%s`` and C code read it without calling a method. It compares and hashes as its text, because
     two spellings of one setting must agree.
+
+    Attributes:
+        file: The path of the file that it was read from; None: it was in the configuration.
     """
 
-    __slots__ = ("_secret_text",)
+    __slots__ = ("_secret_text", "file")
     _secret_text: str
+    file: str | None
 
-    def __new__(cls, text: str) -> Secret:
+    def __new__(cls, text: str, file: str | None = None) -> Secret:
         secret = super().__new__(cls, MASK)
         secret._secret_text = text
+        secret.file = file
         return secret
 
     def __eq__(self, other: object) -> bool:

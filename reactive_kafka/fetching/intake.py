@@ -15,6 +15,7 @@ from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.fetching.delayed_records import DelayedRecords
 from reactive_kafka.fetching.read_failures import ReadFailures
+from reactive_kafka.fetching.record_skips import RecordSkips
 from reactive_kafka.fetching.trim import from_position, in_ranges, without_done
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.records import TopicPartition
@@ -33,6 +34,10 @@ class IntakeListeners:
     holds: Callable[[], None]
     # Times how old records are when they are handled.
     times: RecordTimes
+    # Records that are to be skipped as they come.
+    skips: RecordSkips
+    # Called with a partition and how many of its records were skipped.
+    skipped: Callable[[TopicPartition, int], None]
 
 
 class RecordIntake:
@@ -114,6 +119,11 @@ class RecordIntake:
                 count = len(records)
                 records, offsets = without_done(kept, records, offsets)
                 self._reports.history.replays_avoided += count - len(records)
+        if records and self._listeners.skips:
+            count = len(records)
+            records, offsets = self._listeners.skips.without(chunk.partition, records, offsets)
+            if len(records) < count:
+                self._listeners.skipped(chunk.partition, count - len(records))
         if not records:
             tracker.deliver((), chunk.next_offset)
             return

@@ -1,6 +1,6 @@
-"""The ASGI application with metrics, probes and a status page.
+"""The ASGI application with metrics, probes, a status page, and actions where there is a token.
 
-It only reads, and can be mounted into another application.
+It can be mounted into another application.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from reactive_kafka.http.action_requests import Actions
+from reactive_kafka.http.actions import action_routes
 from reactive_kafka.http.guard import Guard, Refusal
 from reactive_kafka.http.scrapes import Scrapes
 from reactive_kafka.http.views import STYLE, channels_json, page, spark_json
@@ -49,11 +51,16 @@ class AppLike(Protocol):
     def health(self) -> Health: ...
 
 
-def make_asgi(app: AppLike, guard: Callable[[], Guard] = Guard) -> Starlette:
-    """Return the ASGI application of *app*. Every path answers GET and HEAD and changes nothing.
+def make_asgi(
+    app: AppLike, guard: Callable[[], Guard] = Guard, actions: Actions | None = None
+) -> Starlette:
+    """Return the ASGI application of *app*. GET and HEAD change nothing; POST acts.
 
-    *guard* is called at each request, because an application may be mounted before it is
-    configured.
+    Args:
+        app: What is shown.
+        guard: Called at each request, because an application may be mounted before it is
+            configured.
+        actions: Carries out what POST asks for. None: nothing can be changed.
     """
     scrapes = Scrapes(lambda: app.registry)
     answers: dict[str, Callable[[], Response]] = {
@@ -84,6 +91,7 @@ def make_asgi(app: AppLike, guard: Callable[[], Guard] = Guard) -> Starlette:
             Route("/", status),
             Route("/metrics", metrics),
             *(Route(path, endpoint(answer)) for path, answer in answers.items()),
+            *(() if actions is None else action_routes(actions)),
         ],
     )
     # A redirect would go to whatever name the client has sent in Host.

@@ -1,19 +1,22 @@
-"""Decides whether a request is answered, by its Host, its Origin and its token. Pure."""
+"""Decides whether a request is answered, by its Host, its Origin and its token."""
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from reactive_kafka.config.secrets import revealed
 from reactive_kafka.config.settings import HttpSettings
+from reactive_kafka.http.token_file import TokenFile
 
 PROBES = frozenset({"/health", "/health/live", "/health/ready", "/health/started"})
 """They are answered to everyone, and also when all connections are taken."""
 OPEN = PROBES | {"/metrics"}
 """Paths for machines, which have no token and may use any name for this server."""
+_ACTIONS = ("/api/channels/", "/api/dlq/", "/api/log-level")
+"""How the paths of actions begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,10 @@ class Guard:
         if needs_own_name and not self._is_own_name(_name(host)):
             return Refusal(
                 421, "this is no name of this server; [http] hosts lists those that it has"
+            )
+        if method == "POST" and self.token is None and path.startswith(_ACTIONS):
+            return Refusal(
+                404, "there are no actions without a token: [http] token_file names its file"
             )
         if changes and self.token is None:
             return Refusal(
@@ -93,6 +100,33 @@ class Guard:
 
 
 _READ_ONLY = {"Allow": "GET, HEAD"}
+
+
+class CurrentGuard:
+    """Returns the guard for each request, as the settings and the token are at the moment.
+
+    Args:
+        settings: Returns the settings; None: nothing is configured yet.
+        is_mounted: Our endpoints are mounted into another application.
+    """
+
+    def __init__(self, settings: Callable[[], HttpSettings | None], *, is_mounted: bool) -> None:
+        self._settings = settings
+        self._is_mounted = is_mounted
+        # The settings that the token file belongs to.
+        self._seen: HttpSettings | None = None
+        self._token_file = TokenFile(None)
+
+    def __call__(self) -> Guard:
+        """Return the guard."""
+        settings = self._settings()
+        if settings is None:
+            return Guard()
+        if settings is not self._seen:
+            self._seen = settings
+            self._token_file = TokenFile(settings.token)
+        guard = guard_of(settings, is_mounted=self._is_mounted)
+        return replace(guard, token=self._token_file.token)
 
 
 def guard_of(settings: HttpSettings, *, is_mounted: bool) -> Guard:

@@ -24,16 +24,18 @@ Unit = Literal[
     "units",
     "commits",
     "offsets",
+    "actions",
     "",
 ]
 
 COMMIT_OUTCOMES = ("ok", "failed", "unknown")
 REBALANCE_KINDS = ("assigned", "revoked", "lost")
-SKIP_REASONS = ("filter", "age", "unmatched")
+SKIP_REASONS = ("filter", "age", "unmatched", "operator")
 UNREADABLE_POLICIES = ("wait", "skip", "fail")
 RESET_TARGETS = ("earliest", "latest")
 SEND_OUTCOMES = ("ok", "failed")
 SPARK_OUTCOMES = ("ok", "failed", "cancelled", "lost")
+ACTION_OUTCOMES = ("ok", "refused", "failed")
 SPARK_TASK_STATES = ("active", "completed", "failed")
 
 _CHANNEL = ("channel",)
@@ -74,7 +76,7 @@ RECORDS_SKIPPED = _counter(
     "records",
     (*_CHANNEL, "reason"),
     "Records settled without a call of a handler, by reason: filter, age (max_record_age),"
-    " unmatched.",
+    " unmatched, operator (channel.skip).",
 )
 DEAD_LETTERS = _counter(
     "dead_letters_total",
@@ -281,6 +283,14 @@ SPARK_READY = _gauge(
 )
 LOOP_LAG = _gauge(
     "loop_lag_seconds", "seconds", (), "Delay of the event loop: the worst of the last seconds."
+)
+
+ACTIONS = _counter(
+    "actions_total",
+    "actions",
+    ("action", "outcome"),
+    "Actions of operators over HTTP, by outcome: ok, refused (a 4xx answer), failed. Those without"
+    " the token do not count.",
 )
 
 CATALOGUE = tuple(value for value in tuple(vars().values()) if isinstance(value, Metric))

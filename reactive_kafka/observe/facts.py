@@ -101,7 +101,7 @@ class PartitionTotals:
     poison: int = 0
     # Settled records whose output was not written.
     outputs_lost: int = 0
-    # Reason (filter, age, unmatched) -> records.
+    # Reason (filter, age, unmatched, operator) -> records.
     skipped: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: PartitionTotals) -> None:
@@ -324,3 +324,5 @@ class AppFacts:
     channels: tuple[ChannelFacts, ...] = ()
     outgoing: tuple[OutgoingFacts, ...] = ()
     spark: tuple[SparkFacts, ...] = ()
+    # Action -> outcome (ok, refused, failed) -> actions of operators over HTTP.
+    actions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

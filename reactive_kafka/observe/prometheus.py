@@ -165,6 +165,8 @@ def _samples(facts: AppFacts) -> Iterator[Sample]:
         yield from _by(names.RECORDS_SENT, outgoing.sent, (outgoing.channel,), names.SEND_OUTCOMES)
     for spark in facts.spark:
         yield from _spark(spark)
+    for action, outcomes in facts.actions.items():
+        yield from _by(names.ACTIONS, outcomes, (action,), names.ACTION_OUTCOMES)
 
 
 def _up(facts: AppFacts) -> Iterator[Sample]:

@@ -67,6 +67,17 @@ class RecordOffsets:
         run = runs[0] if len(runs) == 1 else runs[bisect_right(runs, (index, BEYOND_ALL)) - 1]
         return run[1] + index - run[0]
 
+    def index_of(self, offset: int, until: int) -> int | None:
+        """The arrival number of a record, of those before number *until*; None: not among them."""
+        number = bisect_right(self.runs, offset, key=itemgetter(1)) - 1
+        if number < 0:
+            return None
+        index, first_offset = self.runs[number]
+        is_last_run = number + 1 == len(self.runs)
+        next_index = until if is_last_run else self.runs[number + 1][0]
+        found = index + offset - first_offset
+        return found if found < next_index else None
+
     def ranges(self, first: int, until: int) -> Iterator[range]:
         """The offsets of the records *first* up to *until* (exclusive), ascending."""
         start = bisect_right(self.runs, (first, BEYOND_ALL)) - 1

@@ -515,6 +515,11 @@ class OffsetTracker:
         """The offset of the record with this arrival number, which must be in the window."""
         return self.offsets.offset_of(index)
 
+    def index_of(self, offset: int) -> int | None:
+        """The arrival number of the record with this offset; None: the window does not have it."""
+        index = self.offsets.index_of(offset, self.base + len(self.flags))
+        return None if index is None or index < self.base else index
+
     # -- planned ranges
 
     @property

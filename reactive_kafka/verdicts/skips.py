@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Literal
 
 from reactive_kafka.observe.events import RecordsSkipped
+from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery
 
-SkipReason = Literal["filter", "age", "unmatched"]
+SkipReason = Literal["filter", "age", "unmatched", "operator"]
 
 REPORTED_EVERY_S = 10.0
 """For how long, in seconds, skipped records are counted before an event reports the number."""
@@ -39,17 +40,24 @@ class Skips:
 
         It is called on the loop.
         """
-        tracker = delivery.tracker
-        if not tracker.settle(delivery.index):
+        self.settle(delivery.tracker, delivery.index, why)
+
+    def settle(self, tracker: OffsetTracker, index: int, why: SkipReason) -> None:
+        """Skip the record with this arrival number, as :meth:`skip` does."""
+        if not tracker.settle(index):
             return
         # The tracker counts it as settled, and the next count of acks must leave it out.
         tracker.counted += 1
-        skipped = self._channel.totals(delivery.topic_partition).skipped
-        skipped[why] = skipped.get(why, 0) + 1
-        self._unreported[why] += 1
+        self.count(tracker.partition, why, 1)
+        self._settled(tracker)
+
+    def count(self, partition: TopicPartition, why: SkipReason, records: int) -> None:
+        """Count records that were skipped, for the metrics and the next report."""
+        skipped = self._channel.totals(partition).skipped
+        skipped[why] = skipped.get(why, 0) + records
+        self._unreported[why] += records
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(REPORTED_EVERY_S, self.tell)
-        self._settled(tracker)
 
     def tell(self) -> None:
         """Report what has been counted since the last report."""

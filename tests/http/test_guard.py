@@ -102,7 +102,9 @@ def test_what_could_change_something_needs_a_token_wherever_it_listens(method: s
     for bound in ("127.0.0.1", "::1", "localhost", "0.0.0.0"):
         for path in (*PATHS, "/api/channels/orders/pause"):
             asked = {"host": "localhost:9000"}
-            assert answer(ours(host=bound), method, path, **asked, **BEARER) == 405, (
+            is_action = method == "POST" and path not in PATHS
+            expected = 404 if is_action else 405
+            assert answer(ours(host=bound), method, path, **asked, **BEARER) == expected, (
                 "there are no actions without"
             )
             guard = ours(host=bound, token=Secret(TOKEN))

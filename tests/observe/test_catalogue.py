@@ -45,6 +45,7 @@ def test_no_label_is_made_of_what_stands_in_a_record() -> None:
     """Row S8 of the faults."""
     labels = {label for metric in CATALOGUE for label in metric.labels}
     assert labels == {
+        "action",
         "channel",
         "kind",
         "outcome",

@@ -32,6 +32,10 @@ def test_it_runs_where_nothing_else_is_installed(
     for file in ("hello.py", "reactive-kafka.toml"):
         shutil.copy(ROOT / "examples/hello" / file, tmp_path)
     assert "greetings" in run(commands / "reactive-kafka", "check", "hello:app", cwd=tmp_path)
+    run(commands / "reactive-kafka", "dashboards", "--to", "monitoring", cwd=tmp_path)
+    assert (
+        "ReactiveKafkaNotReady" in (tmp_path / "monitoring/reactive-kafka-alerts.yml").read_text()
+    )
     names = (
         "import reactive_kafka as r; print([n for n in r.__all__ if getattr(r, n, None) is None])"
     )

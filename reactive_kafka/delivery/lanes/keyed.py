@@ -175,6 +175,26 @@ class KeyedLane(Lane):
         self._queue_of(key).appendleft((index, record))
         self.in_keys += 1
 
+    def remove(self, index: int) -> RawRecord | None:
+        """As of any lane; the record may also wait with its key."""
+        for key, queue in self.busy.items():
+            for place, (waiting, record) in enumerate(queue or ()):
+                if waiting == index:
+                    self._remove_from_key(key, place)
+                    return record
+        return super().remove(index)
+
+    def _remove_from_key(self, key: Hashable, place: int) -> None:
+        queue = self.busy[key]
+        # For the type checker.
+        assert queue is not None  # noqa: S101
+        del queue[place]
+        self.in_keys -= 1
+        if not queue and key in self.freed:
+            # No record of the key runs, and none waits any more.
+            self.freed.remove(key)
+            del self.busy[key]
+
     def clear(self) -> None:
         """As of any lane; also forget which keys are busy."""
         super().clear()

@@ -229,6 +229,25 @@ class Lane:
         self._behind.appendleft(([record], index, self.arrived))
         self._waiting_behind += 1
 
+    def remove(self, index: int) -> RawRecord | None:
+        """Take one waiting record out of the lane; None if it does not wait here."""
+        self.cut()
+        for place, (records, first, arrived) in enumerate(self._behind):
+            found = index - first
+            if not 0 <= found < len(records):
+                continue
+            rest = [
+                (records[:found], first, arrived),
+                (records[found + 1 :], index + 1, arrived),
+            ]
+            pieces = list(self._behind)
+            pieces[place : place + 1] = [piece for piece in rest if len(piece[0])]
+            self._behind = deque(pieces)
+            self._waiting_behind -= 1
+            record: RawRecord = records[found]
+            return record
+        return self.delayed.remove(index)
+
     def give_back(self, records: Sequence[Any], first: int) -> None:
         """Return taken records to their place, before all that arrived after them."""
         self.cut()

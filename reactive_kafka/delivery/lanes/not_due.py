@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 
 from reactive_kafka.records import RawRecord
@@ -32,6 +32,15 @@ class NotDue:
             _, index, record = heappop(self._due)
             due.append((record, index))
         return due
+
+    def remove(self, index: int) -> RawRecord | None:
+        """Forget the record with this arrival number, and return it; None: it is not held."""
+        for place, (_, held, record) in enumerate(self._due):
+            if held == index:
+                del self._due[place]
+                heapify(self._due)
+                return record
+        return None
 
     @property
     def next(self) -> float | None:

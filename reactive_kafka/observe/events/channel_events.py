@@ -7,6 +7,7 @@ from typing import Literal
 from reactive_kafka.observe.events.base import (
     ChannelEvent,
     Event,
+    Level,
     Problem,
     TracedProblem,
     event,
@@ -39,6 +40,30 @@ class ChannelPaused(ChannelEvent):
         if self.partitions:
             paused.append(f"{', '.join(map(str, sorted(self.partitions)))} paused")
         return "; ".join(paused) or "resumed"
+
+
+@event("{remote} asked for {action} {arguments}: {status}, {result}", identity=("number",))
+class ActionTaken(ChannelEvent):
+    """An operator asked for an action over HTTP, with the token. Each has a line of its own.
+
+    *channel* is ``*`` if the action is for none. *outcome* is ``ok`` if it was carried out,
+    ``refused`` with a 4xx status, else ``failed``.
+    """
+
+    # Counts the actions of the process from 1.
+    number: int
+    action: str
+    # A JSON object.
+    arguments: str
+    # The address of the client.
+    remote: str
+    # The HTTP status of the answer.
+    status: int
+    outcome: Literal["ok", "refused", "failed"]
+    result: str
+
+    def loudness(self) -> Level:
+        return "info" if self.outcome == "ok" else "warning"
 
 
 @event("failed: {reason}")

@@ -166,6 +166,7 @@ SKIPPED = {
     "filter": "skipped by the channel's filter",
     "age": "skipped: older than max_record_age",
     "unmatched": "skipped: no handler takes such a record",
+    "operator": "skipped by hand",
 }
 
 
@@ -173,7 +174,7 @@ SKIPPED = {
 class RecordsSkipped(ChannelEvent):
     """*records* were settled without a handler call since the last such event of the channel."""
 
-    why: Literal["filter", "age", "unmatched"]
+    why: Literal["filter", "age", "unmatched", "operator"]
     records: int
 
     def text(self) -> str:

@@ -1,0 +1,1 @@
+"""``reactive-kafka control``: acts on a running service over HTTP."""

@@ -1,0 +1,295 @@
+"""``reactive-kafka control``: pauses, moves, stops and skips in a running service."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from reactive_kafka.cli import options
+from reactive_kafka.cli.control.service_client import ServiceAnswer, ServiceClient, token_of
+from reactive_kafka.observe.safe_text import one_line
+
+_LEVELS = ("debug", "info", "warning", "error", "critical", "notset")
+
+_token_file = click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="REACTIVE_KAFKA_TOKEN_FILE",
+    show_envvar=True,
+    metavar="FILE",
+    help="File with the token of the service: its [http] token_file.",
+)
+_channel = click.argument("channel", metavar="CHANNEL")
+_partition = click.option("--partition", type=click.IntRange(0), metavar="N", help="Its number.")
+
+
+@click.group(name="control", short_help="Act on a running service: pause, seek, skip.")
+@click.argument("url", metavar="URL")
+def control(url: str) -> None:
+    """Act on a running service, over HTTP.
+
+    URL is that of the service, as its log names it. It needs a token: [http] token_file in the
+    configuration of the service, and --token-file here.
+
+    \b
+    Examples:
+      reactive-kafka control http://shop:9000 pause orders --token-file token
+      reactive-kafka control http://shop:9000 skip orders --topic orders --partition 3 --offset 42
+      reactive-kafka control http://shop:9000 log-level debug
+    """
+
+
+def _with_service(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the token and ``--json``; it gets the service, and what prints an answer."""
+
+    @wraps(command)
+    def called(token_file: Path | None, as_json: bool, **given: Any) -> None:
+        parent = click.get_current_context().parent
+        # For the type checker: every command is one of the group.
+        assert parent is not None  # noqa: S101
+        service = ServiceClient(parent.params["url"], token_of(token_file))
+        command(service=service, show=_shows(as_json=as_json), **given)
+
+    return _token_file(options.as_json("Print the answer as JSON.")(called))
+
+
+Show = Callable[[ServiceAnswer], None]
+
+
+def _shows(*, as_json: bool) -> Show:
+    def show(answer: ServiceAnswer) -> None:
+        if as_json:
+            click.echo(json.dumps(answer.body, indent=2))
+            return
+        click.echo(one_line(str(answer.body.get("result", "done"))))
+        for worker in answer.body.get("workers", ()):
+            said = worker.get("error") or worker.get("result")
+            click.echo(one_line(f"worker {worker.get('worker')}: {said}"))
+
+    return show
+
+
+def _asks(command: Callable[..., None]) -> Callable[..., None]:
+    """Add ``--yes``, and refuse the command without it and without a terminal."""
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        if not (given["yes"] or sys.stdin.isatty()):
+            raise click.UsageError(
+                "there is no terminal for the question: use --yes to go ahead without it"
+            )
+        command(**given)
+
+    return click.option("--yes", is_flag=True, help="Do not ask.")(called)
+
+
+def _act(
+    service: ServiceClient, channel: str, action: str, body: Mapping[str, Any]
+) -> ServiceAnswer:
+    return service.post(f"/api/channels/{quote(channel, safe='')}/{action}", body)
+
+
+def _given(**arguments: object) -> dict[str, object]:
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+_reason = click.option(
+    "--reason", metavar="TEXT", help="One line for people, shown on the page and in health."
+)
+_one_topic = click.option("--topic", metavar="TOPIC", help="Only one partition of this topic.")
+
+
+@control.command(short_help="Fetch and handle nothing more.")
+@_channel
+@_reason
+@_one_topic
+@_partition
+@_with_service
+def pause(
+    channel: str,
+    reason: str | None,
+    topic: str | None,
+    partition: int | None,
+    service: ServiceClient,
+    show: Show,
+) -> None:
+    """Pause a channel, or one partition of it.
+
+    Running handlers and commits continue, and the partitions stay. The pause lasts until resume.
+
+    \b
+    Examples:
+      reactive-kafka control http://shop:9000 pause orders --reason "database is away"
+      reactive-kafka control http://shop:9000 pause orders --topic orders --partition 3
+    """
+    body = _given(reason=reason, topic=topic, partition=partition)
+    show(_act(service, channel, "pause", body))
+
+
+@control.command(short_help="End a pause.")
+@_channel
+@_reason
+@_one_topic
+@_partition
+@_with_service
+def resume(
+    channel: str,
+    reason: str | None,
+    topic: str | None,
+    partition: int | None,
+    service: ServiceClient,
+    show: Show,
+) -> None:
+    """End a pause. Name the same reason, if the pause had one.
+
+    Other pauses of the channel stay, such as those of the application. The answer names them.
+
+    \b
+    Examples:
+      reactive-kafka control http://shop:9000 resume orders
+    """
+    body = _given(reason=reason, topic=topic, partition=partition)
+    show(_act(service, channel, "resume", body))
+
+
+@control.command(short_help="Drain a channel, commit, and leave its group.")
+@_channel
+@_with_service
+def stop(channel: str, service: ServiceClient, show: Show) -> None:
+    """Stop one channel: its handlers may finish, and other members get its partitions.
+
+    \b
+    Examples:
+      reactive-kafka control http://shop:9000 stop orders
+    """
+    show(_act(service, channel, "stop", {}))
+
+
+@control.command(short_help="Start a channel that does not run.")
+@_channel
+@_with_service
+def start(channel: str, service: ServiceClient, show: Show) -> None:
+    """Start a channel that was stopped, has failed, or is not enabled.
+
+    \b
+    Examples:
+      reactive-kafka control http://shop:9000 start orders
+    """
+    show(_act(service, channel, "start", {}))
+
+
+@control.command(short_help="Start a channel that has failed.")
+@_channel
+@_with_service
+def restart(channel: str, service: ServiceClient, show: Show) -> None:
+    """Start a channel that has failed, at its committed positions.
+
+    \b
+    Examples:
+      reactive-kafka control http://shop:9000 restart orders
+    """
+    show(_act(service, channel, "restart", {}))
+
+
+@control.command(short_help="Read on elsewhere.")
+@_channel
+@click.option("--topic", required=True, metavar="TOPIC", help="A topic that the channel reads.")
+@_partition
+@click.option("--all", "is_for_all", is_flag=True, help="All partitions that the service has.")
+@click.option("--offset", metavar="OFFSET", help="An offset, or beginning, or end.")
+@click.option("--timestamp", metavar="TIME", help="A time with its zone: 2026-11-21T08:00:00Z.")
+@_asks
+@_with_service
+def seek(
+    channel: str,
+    topic: str,
+    partition: int | None,
+    is_for_all: bool,
+    offset: str | None,
+    timestamp: str | None,
+    yes: bool,
+    service: ServiceClient,
+    show: Show,
+) -> None:
+    """Read on elsewhere. Records in between are skipped, or handled again.
+
+    The committed position moves with the next record that is settled.
+
+    \b
+    Examples:
+      reactive-kafka control http://shop:9000 seek orders --topic orders --partition 3 --offset 42
+      reactive-kafka control http://shop:9000 seek orders --topic orders --all --offset beginning
+      reactive-kafka control http://shop:9000 seek orders --topic t --all --timestamp 2026-11-21T08Z
+    """
+    if is_for_all == (partition is not None):
+        raise click.UsageError("one of --partition N and --all is wanted")
+    if (offset is None) == (timestamp is None):
+        raise click.UsageError("one of --offset and --timestamp is wanted")
+    where = int(offset) if offset is not None and offset.isdecimal() else offset
+    options.ask(
+        f"Continue channel {channel}, {topic} "
+        f"{'all partitions' if is_for_all else partition} at {offset or timestamp}?",
+        yes=yes,
+    )
+    body = _given(
+        topic=topic, partition="all" if is_for_all else partition, offset=where, timestamp=timestamp
+    )
+    show(_act(service, channel, "seek", body))
+
+
+@control.command(short_help="Settle one record without handling it.")
+@_channel
+@click.option("--topic", required=True, metavar="TOPIC", help="Its topic.")
+@click.option("--partition", required=True, type=click.IntRange(0), metavar="N", help="Its number.")
+@click.option("--offset", required=True, type=click.IntRange(0), metavar="N", help="Its offset.")
+@_asks
+@_with_service
+def skip(
+    channel: str,
+    topic: str,
+    partition: int,
+    offset: int,
+    yes: bool,
+    service: ServiceClient,
+    show: Show,
+) -> None:
+    """Skip one record, so that its partition continues behind it.
+
+    If a handler has the record, the handler is cancelled. No dead letter is written. If the channel
+    has failed for the record, restart it afterwards.
+
+    \b
+    Examples:
+      reactive-kafka control http://shop:9000 skip orders --topic orders --partition 3 --offset 42
+    """
+    options.ask(f"Skip {topic}-{partition} offset {offset}? It is not handled.", yes=yes)
+    body = {"topic": topic, "partition": partition, "offset": offset}
+    show(_act(service, channel, "skip", body))
+
+
+@control.command(name="log-level", short_help="Change what is logged.")
+@click.argument("level", metavar="LEVEL", type=click.Choice(_LEVELS, case_sensitive=False))
+@click.option(
+    "--logger",
+    metavar="NAME",
+    help="The logger; root is the one above all. Default: reactive_kafka.",
+)
+@_with_service
+def log_level(level: str, logger: str | None, service: ServiceClient, show: Show) -> None:
+    """Set the level of a logger, until the service ends. The answer has the level that it had.
+
+    LEVEL is debug, info, warning, error, critical or notset, which means that of the logger above.
+
+    \b
+    Examples:
+      reactive-kafka control http://shop:9000 log-level debug
+      reactive-kafka control http://shop:9000 log-level notset --logger aiokafka
+    """
+    show(service.post("/api/log-level", _given(level=level, logger=logger)))

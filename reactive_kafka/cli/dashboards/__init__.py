@@ -1,0 +1,1 @@
+"""``reactive-kafka dashboards``: what shows and watches our metrics."""

@@ -1,0 +1,1 @@
+"""Actions on a running application, asked for over HTTP: rules, and what carries them out."""

@@ -1,0 +1,298 @@
+"""Carries out the actions of an operator, through the same calls that an application has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, Protocol
+
+from reactive_kafka.channel.channel import Channel
+from reactive_kafka.config.settings import Settings
+from reactive_kafka.control.arguments import (
+    log_level_arguments,
+    no_arguments,
+    pause_arguments,
+    seek_arguments,
+    skip_arguments,
+)
+from reactive_kafka.errors import (
+    BrokerError,
+    ChannelClosedError,
+    NotOwnerError,
+    ReactiveKafkaError,
+    describe,
+)
+from reactive_kafka.http.action_requests import (
+    CHANNEL_ACTIONS,
+    LOG_LEVEL,
+    NOT_ASSIGNED,
+    ActionAnswer,
+    ActionError,
+    ActionRequest,
+)
+from reactive_kafka.observe.events import ActionTaken
+from reactive_kafka.observe.facts import AppFacts
+from reactive_kafka.observe.log_setup import LOGGER
+from reactive_kafka.observe.safe_text import one_line
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import Handle, log_failure
+
+WAITED_S = 10.0
+"""How long an answer waits for a stop, a start, a restart or a seek. They continue after it."""
+MOST_ARGUMENTS = 500
+"""How many characters of the arguments are in the audit line."""
+
+_Outcome = Literal["ok", "refused", "failed"]
+_Change = Callable[[Channel, str, Mapping[str, Any]], Awaitable[ActionAnswer]]
+
+
+class ControlledApp(Protocol):
+    """What actions need of an application."""
+
+    @property
+    def settings(self) -> Settings: ...
+    def channel(self, name: str) -> Channel: ...
+    def facts(self) -> AppFacts: ...
+
+
+class OperatorActions:
+    """The actions of one application.
+
+    Args:
+        note: Called with each action, for the log and the metrics.
+    """
+
+    def __init__(self, app: ControlledApp, note: Callable[[ActionTaken], None]) -> None:
+        self._app = app
+        self._note = note
+        self._taken = 0
+        self._changes: dict[str, _Change] = {
+            "pause": _pause,
+            "resume": _resume,
+            "restart": self._restart,
+            "stop": self._stop,
+            "start": self._start,
+            "seek": self._seek,
+            "skip": _skip,
+        }
+        # Changes that have not ended, so that the loop keeps them.
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def act(self, request: ActionRequest) -> ActionAnswer:
+        """Carry out one action, and leave one line in the log. A refusal is an answer, too."""
+        try:
+            answer = await self._carry_out(request)
+        except ActionError as refusal:
+            answer = refusal.answer()
+        except Exception as failure:
+            # Its traceback is for the log only.
+            LOGGER.exception("the action %s has failed", request.action)
+            answer = ActionAnswer(500, {"error": f"it has failed: {describe(failure)}"})
+        self._taken += 1
+        is_for_channel = request.action in CHANNEL_ACTIONS
+        arguments = dict(request.arguments)
+        if not is_for_channel and request.target:
+            arguments["topic"] = request.target
+        self._note(
+            ActionTaken(
+                channel=request.target if is_for_channel else "*",
+                number=self._taken,
+                action=request.action,
+                arguments=one_line(json.dumps(arguments), limit=MOST_ARGUMENTS),
+                remote=one_line(request.remote, limit=100),
+                status=answer.status,
+                outcome=_outcome(answer.status),
+                result=one_line(str(answer.body.get("error", answer.body.get("result", "done")))),
+            )
+        )
+        return answer
+
+    async def _carry_out(self, request: ActionRequest) -> ActionAnswer:
+        facts = self._app.facts()
+        if facts.stopping or not facts.started:
+            state = "stops" if facts.stopping else "is starting, or has ended"
+            raise ActionError(503, f"the application {state}: nothing can be changed now")
+        if request.action == LOG_LEVEL:
+            return _log_level(request.action, request.arguments)
+        try:
+            return await self._changes[request.action](
+                self._channel(request.target), request.action, request.arguments
+            )
+        except NotOwnerError as error:
+            raise ActionError(409, one_line(str(error)), NOT_ASSIGNED) from error
+        except BrokerError as error:
+            raise ActionError(503, one_line(str(error))) from error
+        except ChannelClosedError as error:
+            status = 503 if self._app.facts().stopping else 409
+            raise ActionError(status, one_line(str(error))) from error
+        except ReactiveKafkaError as error:
+            raise ActionError(409, one_line(str(error))) from error
+
+    def _channel(self, name: str) -> Channel:
+        known = self._app.settings.incoming
+        if name not in known:
+            names = ", ".join(sorted(known)) or "none"
+            raise ActionError(
+                404, f"there is no incoming channel {one_line(repr(name), 100)}; there are: {names}"
+            )
+        return self._app.channel(name)
+
+    async def _restart(
+        self, channel: Channel, action: str, arguments: Mapping[str, Any]
+    ) -> ActionAnswer:
+        no_arguments(action, arguments)
+        state = channel.facts().state
+        if state != "failed":
+            raise ActionError(
+                409,
+                f"channel {channel.name!r} is {state}: restart is for one that has failed; stop "
+                "and start it instead",
+            )
+        return await self._in_time(channel, action, channel.restart)
+
+    async def _stop(
+        self, channel: Channel, action: str, arguments: Mapping[str, Any]
+    ) -> ActionAnswer:
+        no_arguments(action, arguments)
+        return await self._in_time(channel, action, channel.stop)
+
+    async def _start(
+        self, channel: Channel, action: str, arguments: Mapping[str, Any]
+    ) -> ActionAnswer:
+        no_arguments(action, arguments)
+        return await self._in_time(channel, action, channel.start)
+
+    async def _seek(
+        self, channel: Channel, action: str, arguments: Mapping[str, Any]
+    ) -> ActionAnswer:
+        asked = seek_arguments(action, arguments)
+        ours = sorted(place for place in channel.assignment if place.topic == asked.topic)
+        if asked.partition is not None:
+            wanted = TopicPartition(asked.topic, asked.partition)
+            if wanted not in ours:
+                raise _not_ours(channel, wanted)
+            ours = [wanted]
+        elif not ours:
+            raise _not_ours(channel, f"no partition of {asked.topic}")
+
+        async def seek() -> None:
+            for place in ours:
+                await channel.seek(place, asked.where)  # type: ignore[arg-type]
+
+        places = ", ".join(map(str, ours))
+        return await self._in_time(channel, action, seek, f"{places}: to {asked.where}")
+
+    async def _in_time(
+        self,
+        channel: Channel,
+        action: str,
+        change: Callable[[], Awaitable[None]],
+        result: str | None = None,
+    ) -> ActionAnswer:
+        """Make a change, and wait for it for a while. It ends also if the client does not wait."""
+        errors: list[BaseException] = []
+
+        async def run() -> None:
+            try:
+                await change()
+            except Exception as error:
+                errors.append(error)
+
+        task = Handle(run, f"{action} of {channel.name} by an operator", log_failure).task
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        await asyncio.wait([task], timeout=WAITED_S)
+        if errors:
+            raise errors[0]
+        if not task.done():
+            said = f"it is under way, and has not ended after {WAITED_S:g} s"
+            return _answer(channel, action, said, status=202)
+        return _answer(channel, action, result)
+
+
+async def _pause(channel: Channel, action: str, arguments: Mapping[str, Any]) -> ActionAnswer:
+    asked = pause_arguments(action, arguments)
+    partitions = None if asked.partition is None else [asked.partition]
+    channel.pause(asked.reason, partitions=partitions)
+    return _answer(channel, action)
+
+
+async def _resume(channel: Channel, action: str, arguments: Mapping[str, Any]) -> ActionAnswer:
+    asked = pause_arguments(action, arguments)
+    partitions = None if asked.partition is None else [asked.partition]
+    channel.resume(asked.reason, partitions=partitions)
+    left = channel.facts().paused_by
+    said = f"still paused by: {'; '.join(left)}" if left and partitions is None else None
+    return _answer(channel, action, said)
+
+
+async def _skip(channel: Channel, action: str, arguments: Mapping[str, Any]) -> ActionAnswer:
+    asked = skip_arguments(action, arguments)
+    record = f"{asked.partition} offset {asked.offset}"
+    said = {
+        "skipped": f"{record} is skipped",
+        "waiting": f"{record} has not come yet, and is skipped when it comes",
+        "settled": f"{record} was settled before: nothing has changed",
+    }
+    return _answer(channel, action, said[channel.skip(asked.partition, asked.offset)])
+
+
+def _log_level(action: str, given: Mapping[str, Any]) -> ActionAnswer:
+    asked = log_level_arguments(action, given)
+    is_root = asked.logger == "root"
+    known = logging.root.manager.loggerDict
+    if not is_root and not isinstance(known.get(asked.logger), logging.Logger):
+        raise ActionError(
+            404,
+            f"there is no logger {one_line(repr(asked.logger), 100)}; root and reactive_kafka are "
+            "always there",
+        )
+    logger = logging.getLogger(None if is_root else asked.logger)
+    was = logging.getLevelName(logger.level).lower()
+    logger.setLevel(asked.level.upper())
+    return ActionAnswer(
+        200,
+        {
+            "action": action,
+            "result": f"{asked.logger}: {asked.level}, was {was}",
+            "logger": asked.logger,
+            "level": asked.level,
+            "was": was,
+        },
+    )
+
+
+def _answer(
+    channel: Channel, action: str, result: str | None = None, *, status: int = 200
+) -> ActionAnswer:
+    """Return the answer for a change that was made: the state of the channel after it."""
+    facts = channel.facts()
+    return ActionAnswer(
+        status,
+        {
+            "channel": channel.name,
+            "action": action,
+            "result": result or f"the channel is {facts.state}",
+            "state": facts.state,
+            "paused_by": list(facts.paused_by),
+        },
+    )
+
+
+def _not_ours(channel: Channel, what: object) -> ActionError:
+    ours = ", ".join(map(str, sorted(channel.assignment))) or "no partition"
+    return ActionError(
+        409,
+        one_line(
+            f"channel {channel.name!r} does not have {what} at the moment; this process has {ours}"
+        ),
+        NOT_ASSIGNED,
+    )
+
+
+def _outcome(status: int) -> _Outcome:
+    if status < 300:
+        return "ok"
+    return "refused" if status < 500 else "failed"
