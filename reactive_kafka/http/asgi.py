@@ -19,9 +19,10 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from reactive_kafka.http.fact_stream import FactStreams, Partitions, StreamPace
 from reactive_kafka.http.guard import Guard, Refusal
 from reactive_kafka.http.scrapes import Scrapes
-from reactive_kafka.http.views import STYLE, channels_json, page, spark_json
+from reactive_kafka.http.views import STYLE, channels_json, page, spark_json, stream_json
 from reactive_kafka.observe.facts import AppFacts
 from reactive_kafka.observe.health import Health, Probe
 
@@ -49,13 +50,23 @@ class AppLike(Protocol):
     def health(self) -> Health: ...
 
 
-def make_asgi(app: AppLike, guard: Callable[[], Guard] = Guard) -> Starlette:
+def make_asgi(
+    app: AppLike, guard: Callable[[], Guard] = Guard, pace: StreamPace | None = None
+) -> Starlette:
     """Return the ASGI application of *app*. Every path answers GET and HEAD and changes nothing.
 
-    *guard* is called at each request, because an application may be mounted before it is
-    configured.
+    Args:
+        app: The application to show.
+        guard: Called at each request, because an application may be mounted before it is
+            configured.
+        pace: How often streams send. Default: once a second.
     """
+
+    def streamed(partitions: Partitions) -> str:
+        return _json_text(stream_json(app.facts(), partitions))
+
     scrapes = Scrapes(lambda: app.registry)
+    streams = FactStreams(streamed, pace)
     answers: dict[str, Callable[[], Response]] = {
         "/health": lambda: _probe(app.health().overall),
         "/health/live": lambda: _probe(app.health().live),
@@ -71,6 +82,9 @@ def make_asgi(app: AppLike, guard: Callable[[], Guard] = Guard) -> Starlette:
     async def status(request: Request) -> Response:
         return HTMLResponse(page(app.facts(), app.health(), request.scope.get("root_path", "")))
 
+    async def stream(request: Request) -> Response:
+        return streams.answer(request)
+
     def endpoint(answer: Callable[[], Response]) -> Callable[[Request], Any]:
         # Starlette would run a plain function in a thread.
         async def answer_on_loop(_: Request) -> Response:
@@ -83,6 +97,7 @@ def make_asgi(app: AppLike, guard: Callable[[], Guard] = Guard) -> Starlette:
         routes=[
             Route("/", status),
             Route("/metrics", metrics),
+            Route("/api/stream", stream),
             *(Route(path, endpoint(answer)) for path, answer in answers.items()),
         ],
     )
@@ -144,5 +159,9 @@ def _probe(probe: Probe) -> Response:
 
 
 def _json(content: dict[str, Any], status: int) -> Response:
+    return Response(_json_text(content), status, media_type="application/json")
+
+
+def _json_text(content: dict[str, Any]) -> str:
     # Keep it ASCII: a reason may contain lone surrogates, which UTF-8 cannot encode.
-    return Response(json.dumps(content, allow_nan=False), status, media_type="application/json")
+    return json.dumps(content, allow_nan=False)
