@@ -21,9 +21,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reactive_kafka.http.action_requests import Actions
 from reactive_kafka.http.actions import action_routes
+from reactive_kafka.http.fact_stream import FactStreams, Partitions, StreamPace
 from reactive_kafka.http.guard import Guard, Refusal
 from reactive_kafka.http.scrapes import Scrapes
-from reactive_kafka.http.views import STYLE, channels_json, page, spark_json
+from reactive_kafka.http.views import STYLE, channels_json, page, spark_json, stream_json
 from reactive_kafka.observe.facts import AppFacts
 from reactive_kafka.observe.health import Health, Probe
 
@@ -52,17 +53,26 @@ class AppLike(Protocol):
 
 
 def make_asgi(
-    app: AppLike, guard: Callable[[], Guard] = Guard, actions: Actions | None = None
+    app: AppLike,
+    guard: Callable[[], Guard] = Guard,
+    actions: Actions | None = None,
+    pace: StreamPace | None = None,
 ) -> Starlette:
     """Return the ASGI application of *app*. GET and HEAD change nothing; POST acts.
 
     Args:
-        app: What is shown.
+        app: The application to show.
         guard: Called at each request, because an application may be mounted before it is
             configured.
         actions: Carries out what POST asks for. None: nothing can be changed.
+        pace: How often streams send. Default: once a second.
     """
+
+    def streamed(partitions: Partitions) -> str:
+        return _json_text(stream_json(app.facts(), partitions))
+
     scrapes = Scrapes(lambda: app.registry)
+    streams = FactStreams(streamed, pace)
     answers: dict[str, Callable[[], Response]] = {
         "/health": lambda: _probe(app.health().overall),
         "/health/live": lambda: _probe(app.health().live),
@@ -78,6 +88,9 @@ def make_asgi(
     async def status(request: Request) -> Response:
         return HTMLResponse(page(app.facts(), app.health(), request.scope.get("root_path", "")))
 
+    async def stream(request: Request) -> Response:
+        return streams.answer(request)
+
     def endpoint(answer: Callable[[], Response]) -> Callable[[Request], Any]:
         # Starlette would run a plain function in a thread.
         async def answer_on_loop(_: Request) -> Response:
@@ -90,6 +103,7 @@ def make_asgi(
         routes=[
             Route("/", status),
             Route("/metrics", metrics),
+            Route("/api/stream", stream),
             *(Route(path, endpoint(answer)) for path, answer in answers.items()),
             *(() if actions is None else action_routes(actions)),
         ],
@@ -152,5 +166,9 @@ def _probe(probe: Probe) -> Response:
 
 
 def _json(content: dict[str, Any], status: int) -> Response:
+    return Response(_json_text(content), status, media_type="application/json")
+
+
+def _json_text(content: dict[str, Any]) -> str:
     # Keep it ASCII: a reason may contain lone surrogates, which UTF-8 cannot encode.
-    return Response(json.dumps(content, allow_nan=False), status, media_type="application/json")
+    return json.dumps(content, allow_nan=False)

@@ -40,7 +40,7 @@ class Limits:
     # The same for a connection in the place of a probe.
     probe_head_s: float = 1.0
     # From the head until the body has arrived and the client has taken the answer. In a stream:
-    # until the client has taken what was sent.
+    # until the client has taken some of what was sent.
     body_s: float = 30.0
     # How long a connection may be idle between requests, in whole seconds.
     keep_alive_s: int = 5
@@ -87,6 +87,7 @@ class Connection(H11Protocol):
         self.app = self._answer
         self._deadline: asyncio.TimerHandle | None = None
         self._is_stream = False
+        self._is_closing = False
         self._is_dismissed = False
 
     @property
@@ -138,10 +139,29 @@ class Connection(H11Protocol):
         self._set_deadline(self._limits.head_s)
         super().on_response_complete()
 
+    def shutdown(self) -> None:
+        """Close the connection when its answer is sent. A stream learns that it has to end."""
+        super().shutdown()
+        self._is_closing = True
+        if self._is_stream:
+            self.cycle.message_event.set()
+
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._is_stream:
-            self._set_deadline(self._limits.body_s)
+            self._must_take_some_of(self.transport.get_write_buffer_size())
+
+    def _must_take_some_of(self, unsent_bytes: int) -> None:
+        """Abort a stream whose client takes nothing of *unsent_bytes* in time."""
+
+        def look() -> None:
+            left = self.transport.get_write_buffer_size()
+            if left < unsent_bytes:
+                self._must_take_some_of(left)
+            else:
+                self.transport.abort()
+
+        self._set_deadline(self._limits.body_s, look)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -168,18 +188,27 @@ class Connection(H11Protocol):
                 message = {**message, "headers": headers}
             await send(message)
 
+        async def receive_until_closing() -> Message:
+            message: Message = await receive()  # type: ignore[assignment]
+            ends = self._is_stream and self._is_closing
+            return {"type": "http.disconnect"} if ends else message
+
         if self.for_probes and scope["path"] not in PROBES:
             await _FULL(scope, receive, send_with_date)
         else:
-            await self._asgi(scope, receive, send_with_date)
+            await self._asgi(scope, receive_until_closing, send_with_date)
 
-    def _set_deadline(self, within_s: float | None) -> None:
-        """Abort the connection after *within_s* seconds. None: there is no deadline."""
+    def _set_deadline(self, within_s: float | None, late: Callable[[], None] | None = None) -> None:
+        """Call *late* after *within_s* seconds. None: there is no deadline.
+
+        Args:
+            late: Default: abort the connection.
+        """
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
         if within_s is not None:
-            self._deadline = self.loop.call_later(within_s, self.transport.abort)
+            self._deadline = self.loop.call_later(within_s, late or self.transport.abort)
 
 
 _FULL = refused(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from html import escape
 from operator import attrgetter
@@ -102,6 +103,21 @@ def channels_json(facts: AppFacts) -> dict[str, Any]:
 def spark_json(facts: AppFacts) -> dict[str, Any]:
     """Return ``{"sessions": [...]}``: readiness, counts and batches of each Spark channel."""
     return {"sessions": [_session_json(session) for session in facts.spark]}
+
+
+def stream_json(facts: AppFacts, partitions: Collection[str] | None = None) -> dict[str, Any]:
+    """Return an event of the stream: `channels_json` and `spark_json` in one.
+
+    Args:
+        partitions: The channels that are listed with their partitions. None: all of them.
+    """
+    if partitions is not None:
+        channels = [
+            channel if channel.channel in partitions else replace(channel, partitions=())
+            for channel in facts.channels
+        ]
+        facts = replace(facts, channels=tuple(channels))
+    return {**channels_json(facts), **spark_json(facts)}
 
 
 def _session_json(session: SparkFacts) -> dict[str, Any]:
