@@ -1,0 +1,1 @@
+"""Membership in a group: which partitions this member owns, and until when."""
