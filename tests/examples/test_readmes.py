@@ -73,5 +73,5 @@ def test_an_example_does_what_its_readme_shows(
     copy = shutil.copytree(EXAMPLES / folder, tmp_path / folder)
     page = TypedPage(f"examples/{folder}/README.md", copy, kafka=restarted_kafka)
     for file in (*copy.rglob("*.py"), *copy.rglob("*.toml")):
-        file.write_text(page.with_ports_of_its_own(file.read_text()))
+        file.write_text(page.with_own_addresses(file.read_text()))
     assert page.run() >= 2

@@ -98,7 +98,7 @@ class TypedPage:
                 self._leave_groups()
         return commands
 
-    def with_ports_of_its_own(self, text: str) -> str:
+    def with_own_addresses(self, text: str) -> str:
         """The text of the page or of one of its files, with the addresses of this run."""
         if self.kafka is not None:
             text = text.replace("localhost:9092", self.kafka)
@@ -107,7 +107,7 @@ class TypedPage:
         return text
 
     def _steps(self) -> Iterator[_Step]:
-        text = self.with_ports_of_its_own(page(self.name).read_text())
+        text = self.with_own_addresses(page(self.name).read_text())
         for match in _STEP.finditer(text):
             yield _Step(match[1] or "", match[2] or "", not match[3], match[4], match[5])
 
