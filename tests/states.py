@@ -19,6 +19,7 @@ from textwrap import fill
 from types import ModuleType
 from typing import Any
 
+from reactive_kafka.broker.consumer.membership.consumer_group import member_states
 from reactive_kafka.channel import status as channel
 from reactive_kafka.delivery.lanes import lane_states
 from reactive_kafka.delivery.workers import worker_states
@@ -169,6 +170,7 @@ def machines() -> dict[str, Machine]:
         "channel": machine(channel, "TRANSITIONS", "ChannelState", facts),
         "partition": machine(partition, "TRANSITIONS", "PartitionState"),
         "lane": machine(lane_states, "LANE_TRANSITIONS", "LaneState"),
+        "member": machine(member_states, "CONSUMER_MEMBER_TRANSITIONS", "ConsumerMemberState"),
         "worker": machine(worker_states, "WORKER_TRANSITIONS", "WorkerState"),
         "nack": machine(nacks, "NACK_TRANSITIONS", "NackState"),
         "job": machine(spark, "JOB_TRANSITIONS", "JobState"),

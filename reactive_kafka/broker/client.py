@@ -275,6 +275,12 @@ class Consumer(ClusterQueries, Protocol):
         Sends no request.
         """
 
+    def group_protocol(self) -> str | None:
+        """Return the protocol of its group, ``classic`` or ``consumer``; None without a group.
+
+        With ``group_protocol = "auto"`` it is known once the consumer has started.
+        """
+
     def session_ends_at(self) -> float:
         """Return the monotonic time at which the group may remove this member.
 

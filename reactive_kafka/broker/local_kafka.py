@@ -193,6 +193,10 @@ class Node:
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "1000",
+            # A member of the consumer protocol that was killed keeps its partitions for so long.
+            # By default it is 45 s: too long for whoever develops or tests.
+            "group.consumer.session.timeout.ms": "6000",
+            "group.consumer.min.session.timeout.ms": "1000",
             "broker.session.timeout.ms": "1000",
             "broker.heartbeat.interval.ms": "200",
         }

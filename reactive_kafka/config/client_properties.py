@@ -218,6 +218,8 @@ PROPERTIES: tuple[Property, ...] = (
     Property("ssl.endpoint.identification.algorithm", _HOST_CHECK, gives=("ssl_check_hostname",)),
     Property("ssl_check_hostname", BOOLEAN),
     # For consumers.
+    Property("group.protocol", choice("classic", "consumer", "auto"), CONSUMER),
+    Property("group.remote.assignor", choice("uniform", "range"), CONSUMER, keyword="assignor"),
     Property("group.instance.id", TEXT, CONSUMER),
     Property("session.timeout.ms", _SOME_MS, CONSUMER),
     Property("heartbeat.interval.ms", _SOME_MS, CONSUMER),
@@ -291,8 +293,6 @@ REFUSED: dict[str, str] = {
         ),
         "every address of a name is tried": "client.dns.lookup",
         "the broker's auto.create.topics.enable decides": "allow.auto.create.topics",
-        "only the classic group protocol is supported": "group.protocol",
-        "use partition.assignment.strategy": "group.remote.assignor",
         "bootstrap servers are asked again automatically": "metadata.recovery.strategy",
         "the TLS settings are those of Python's ssl; give an ssl_context in code for anything "
         "special": (

@@ -555,22 +555,6 @@ class ProducingContract:
 class GroupContract:
     """Several members share a topic."""
 
-    async def test_members_share_the_partitions_in_one_generation(
-        self, cluster: Cluster, group: str
-    ) -> None:
-        topic = await cluster.create_topic(4)
-        await fill(cluster, topic, {number: [f"{number}"] for number in range(4)})
-        async with joined(cluster, topic, group, "one") as one:
-            await one.until_assigned(4)
-            alone = one.generation
-            async with joined(cluster, topic, group, "two") as two:
-                await one.until_assigned(2)
-                await two.until_assigned(2)
-                assert not one.owned & two.owned
-                assert one.generation == two.generation > alone
-                both = await one.take(2) | await two.take(2)
-                assert len(both) == 4
-
     async def test_a_leaver_s_partitions_move_promptly(self, cluster: Cluster, group: str) -> None:
         topic = await cluster.create_topic(4)
         leaving = joined(cluster, topic, group, "two", properties=LONG_SESSION)
@@ -625,6 +609,69 @@ class GroupContract:
                 [records] = (await two.take(4)).values()
                 assert texts(records) == LETTERS[6:]
 
+    async def test_stop_inside_a_revocation_leaves_at_once(
+        self, cluster: Cluster, group: str
+    ) -> None:
+        topic = await cluster.create_topic(2)
+        in_revocation = asyncio.Event()
+
+        async def hang() -> None:
+            in_revocation.set()
+            await asyncio.Event().wait()
+
+        async with joined(cluster, topic, group, "one", properties=LONG_SESSION) as one:
+            await one.until_assigned(2)
+            one.while_revoked = hang
+            joining = asyncio.ensure_future(_join_and_wait(cluster, topic, group))
+            async with asyncio.timeout(PATIENCE_S):
+                await in_revocation.wait()
+                await one.consumer.stop()
+            async with asyncio.timeout(LEFT_S):
+                other = await joining
+            try:
+                await other.until_assigned(2)
+            finally:
+                await other.consumer.stop()
+
+    async def test_a_newcomer_that_stops_while_it_joins_leaves_no_trace(
+        self, cluster: Cluster, group: str
+    ) -> None:
+        topic = await cluster.create_topic(2)
+        done, in_revocation = asyncio.Event(), asyncio.Event()
+
+        async def finish_work() -> None:
+            in_revocation.set()
+            await done.wait()
+
+        async with joined(cluster, topic, group, "one") as one:
+            await one.until_assigned(2)
+            one.while_revoked = finish_work
+            newcomer = joined(cluster, topic, group, "two", properties=LONG_SESSION)
+            async with asyncio.timeout(PATIENCE_S), newcomer:
+                await in_revocation.wait()
+            done.set()
+            await one.until_assigned(2, within_s=LEFT_S)
+
+
+class EagerGroupContract(GroupContract):
+    """Every rebalance takes all partitions from all members, and begins a generation for all."""
+
+    async def test_members_share_the_partitions_in_one_generation(
+        self, cluster: Cluster, group: str
+    ) -> None:
+        topic = await cluster.create_topic(4)
+        await fill(cluster, topic, {number: [f"{number}"] for number in range(4)})
+        async with joined(cluster, topic, group, "one") as one:
+            await one.until_assigned(4)
+            alone = one.generation
+            async with joined(cluster, topic, group, "two") as two:
+                await one.until_assigned(2)
+                await two.until_assigned(2)
+                assert not one.owned & two.owned
+                assert one.generation == two.generation > alone
+                both = await one.take(2) | await two.take(2)
+                assert len(both) == 4
+
     async def test_nothing_is_polled_from_the_revocation_to_the_next_start(
         self, cluster: Cluster, group: str
     ) -> None:
@@ -674,49 +721,6 @@ class GroupContract:
                 await two.until_assigned(1)
                 await one.until_assigned(1)
                 assert len(await one.take(10)) == 1
-
-    async def test_stop_inside_a_revocation_leaves_at_once(
-        self, cluster: Cluster, group: str
-    ) -> None:
-        topic = await cluster.create_topic(2)
-        in_revocation = asyncio.Event()
-
-        async def hang() -> None:
-            in_revocation.set()
-            await asyncio.Event().wait()
-
-        async with joined(cluster, topic, group, "one", properties=LONG_SESSION) as one:
-            await one.until_assigned(2)
-            one.while_revoked = hang
-            joining = asyncio.ensure_future(_join_and_wait(cluster, topic, group))
-            async with asyncio.timeout(PATIENCE_S):
-                await in_revocation.wait()
-                await one.consumer.stop()
-            async with asyncio.timeout(LEFT_S):
-                other = await joining
-            try:
-                await other.until_assigned(2)
-            finally:
-                await other.consumer.stop()
-
-    async def test_a_newcomer_that_stops_while_it_joins_leaves_no_trace(
-        self, cluster: Cluster, group: str
-    ) -> None:
-        topic = await cluster.create_topic(2)
-        done, in_revocation = asyncio.Event(), asyncio.Event()
-
-        async def finish_work() -> None:
-            in_revocation.set()
-            await done.wait()
-
-        async with joined(cluster, topic, group, "one") as one:
-            await one.until_assigned(2)
-            one.while_revoked = finish_work
-            newcomer = joined(cluster, topic, group, "two", properties=LONG_SESSION)
-            async with asyncio.timeout(PATIENCE_S), newcomer:
-                await in_revocation.wait()
-            done.set()
-            await one.until_assigned(2, within_s=LEFT_S)
 
 
 class LogContract:

@@ -285,31 +285,6 @@ class PatternContract:
         async with joined(cluster, None, group, pattern=pattern, properties=SOON) as member:
             assert await member.until_assigned(1) == {TopicPartition(topic, 0)}
 
-    async def test_a_topic_that_appears_later_is_read_and_the_commit_before_it_is_stored(
-        self, cluster: Cluster, group: str
-    ) -> None:
-        """Row C13 of the faults."""
-        prefix = f"p{uuid.uuid4().hex[:8]}"
-        first = await cluster.create_topic(1, prefix)
-        await fill(cluster, first, {0: LETTERS})
-        async with joined(cluster, None, group, pattern=f"{prefix}-.*", properties=SOON) as member:
-            await member.until_assigned(1)
-            await member.take(10)
-
-            async def commit() -> None:
-                await member.consumer.commit(
-                    dict.fromkeys(member.owned, Committed(6)), member.generation
-                )
-
-            member.while_revoked = commit
-            second = await cluster.create_topic(1, prefix)
-            await fill(cluster, second, {0: ["new"]})
-            owned = await member.until_assigned(2)
-            taken = await member.take(5)
-            assert owned == {TopicPartition(first, 0), TopicPartition(second, 0)}
-            assert texts(taken[TopicPartition(first, 0)]) == LETTERS[6:]
-            assert texts(taken[TopicPartition(second, 0)]) == ["new"]
-
     async def test_a_pattern_that_fits_nothing_yet_waits_for_the_first_topic(
         self, cluster: Cluster, group: str
     ) -> None:
@@ -336,6 +311,35 @@ class PatternContract:
             await member.polls_nothing({})
             assert len(member.owned) == 2
             assert [kind for kind, partitions in member.events if partitions] == ["assigned"]
+
+
+class EagerPatternContract(PatternContract):
+    """A new topic takes all partitions from all members."""
+
+    async def test_a_topic_that_appears_later_is_read_and_the_commit_before_it_is_stored(
+        self, cluster: Cluster, group: str
+    ) -> None:
+        """Row C13 of the faults."""
+        prefix = f"p{uuid.uuid4().hex[:8]}"
+        first = await cluster.create_topic(1, prefix)
+        await fill(cluster, first, {0: LETTERS})
+        async with joined(cluster, None, group, pattern=f"{prefix}-.*", properties=SOON) as member:
+            await member.until_assigned(1)
+            await member.take(10)
+
+            async def commit() -> None:
+                await member.consumer.commit(
+                    dict.fromkeys(member.owned, Committed(6)), member.generation
+                )
+
+            member.while_revoked = commit
+            second = await cluster.create_topic(1, prefix)
+            await fill(cluster, second, {0: ["new"]})
+            owned = await member.until_assigned(2)
+            taken = await member.take(5)
+            assert owned == {TopicPartition(first, 0), TopicPartition(second, 0)}
+            assert texts(taken[TopicPartition(first, 0)]) == LETTERS[6:]
+            assert texts(taken[TopicPartition(second, 0)]) == ["new"]
 
 
 class TimesContract:

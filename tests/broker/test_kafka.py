@@ -20,7 +20,7 @@ from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordE
 from reactive_kafka.records import RecordBytes
 from tests.broker.contract import (
     CommitContract,
-    GroupContract,
+    EagerGroupContract,
     LogContract,
     ProducingContract,
     ReadingContract,
@@ -28,8 +28,8 @@ from tests.broker.contract import (
 )
 from tests.broker.contract_assignments import (
     AutoCommitContract,
+    EagerPatternContract,
     InspectorContract,
-    PatternContract,
     SharedGroupContract,
     StaticContract,
     TimesContract,
@@ -130,7 +130,9 @@ def bare() -> Iterator[str]:
         yield kafka.bootstrap_servers
 
 
-class TestContract(ReadingContract, CommitContract, ProducingContract, GroupContract, LogContract):
+class TestContract(
+    ReadingContract, CommitContract, ProducingContract, EagerGroupContract, LogContract
+):
     """One group, one topic."""
 
 
@@ -149,7 +151,7 @@ class TestTransactions(TransactionContract, FencingContract, PositionsContract):
 class TestAssignments(
     StaticContract,
     WholeTopicContract,
-    PatternContract,
+    EagerPatternContract,
     TimesContract,
     AutoCommitContract,
     SharedGroupContract,

@@ -12,7 +12,7 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.testing import MemoryBroker
 from tests.broker.contract import (
     CommitContract,
-    GroupContract,
+    EagerGroupContract,
     LogContract,
     ProducingContract,
     ReadingContract,
@@ -20,8 +20,8 @@ from tests.broker.contract import (
 )
 from tests.broker.contract_assignments import (
     AutoCommitContract,
+    EagerPatternContract,
     InspectorContract,
-    PatternContract,
     SharedGroupContract,
     StaticContract,
     TimesContract,
@@ -76,7 +76,9 @@ async def cluster(memory_broker: MemoryBroker) -> AsyncIterator[MemoryCluster]:
     await memory_broker.close()
 
 
-class TestContract(ReadingContract, CommitContract, ProducingContract, GroupContract, LogContract):
+class TestContract(
+    ReadingContract, CommitContract, ProducingContract, EagerGroupContract, LogContract
+):
     """One group, one topic."""
 
 
@@ -95,7 +97,7 @@ class TestTransactions(TransactionContract, FencingContract, PositionsContract):
 class TestAssignments(
     StaticContract,
     WholeTopicContract,
-    PatternContract,
+    EagerPatternContract,
     TimesContract,
     AutoCommitContract,
     SharedGroupContract,

@@ -29,7 +29,13 @@ from tests.broker.contract_assignments import (
     TimesContract,
     WholeTopicContract,
 )
-from tests.broker.contract_cooperative import CooperativeContract, changes, held, soon
+from tests.broker.contract_cooperative import (
+    CooperativeContract,
+    TopiclessMemberContract,
+    changes,
+    held,
+    soon,
+)
 from tests.broker.members import Member, joined
 from tests.broker.test_memory import MemoryCluster
 
@@ -63,6 +69,7 @@ async def cluster(memory_broker: MemoryBroker) -> AsyncIterator[MemoryCluster]:
 
 class TestContract(
     CooperativeContract,
+    TopiclessMemberContract,
     ReadingContract,
     CommitContract,
     ProducingContract,

@@ -24,10 +24,16 @@ from reactive_kafka.errors import (
 from reactive_kafka.subscription import Partitions, Topics
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import in_virtual_time, make_broker
-from tests.broker.contract import CommitContract, GroupContract, LogContract, ReadingContract, group
+from tests.broker.contract import (
+    CommitContract,
+    EagerGroupContract,
+    LogContract,
+    ReadingContract,
+    group,
+)
 from tests.broker.contract_assignments import (
     AutoCommitContract,
-    PatternContract,
+    EagerPatternContract,
     StaticContract,
     TimesContract,
 )
@@ -49,10 +55,10 @@ async def cluster(memory_broker: MemoryBroker) -> AsyncIterator[MemoryCluster]:
 class TestContractInMemory(
     ReadingContract,
     CommitContract,
-    GroupContract,
+    EagerGroupContract,
     LogContract,
     StaticContract,
-    PatternContract,
+    EagerPatternContract,
     TimesContract,
     AutoCommitContract,
 ):

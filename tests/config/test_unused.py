@@ -40,6 +40,18 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
             incoming(failure_strategy="dead-letter-queue", delayed_retry={"max_retries": 5}),
             f"delayed_retry.max_retries = 5: {RETRY}",
         ),
+        (
+            incoming(group_protocol="consumer", session_timeout_ms=6000),
+            'session_timeout_ms = 6000: has no effect: with group_protocol = "consumer" the broker decides',
+        ),
+        (
+            incoming(**{"group.protocol": "consumer", "partition.assignment.strategy": "range"}),
+            "partition.assignment.strategy = 'range': has no effect: with group_protocol",
+        ),
+        (
+            incoming(assignor="range"),
+            "assignor = 'range': has no effect: it goes with group_protocol = \"consumer\"",
+        ),
         (incoming(commit_latest_unsafe=True), f'{LATEST} "throttled"'),
         (incoming(commit_latest_unsafe=True, enable_auto_commit=True), f'{LATEST} "ignore"'),
         (

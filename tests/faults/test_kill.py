@@ -29,8 +29,14 @@ BOTH_ORDERINGS = pytest.mark.parametrize(
 )
 
 
-def two_members(scenario: Scenario, ordering: str) -> tuple[Member, Member]:
-    channel = f'ordering = "{ordering}"\ndrain_timeout = "10s"'
+# Members of the consumer protocol are told of a rebalance by the broker, and keep what stays theirs.
+BOTH_PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+
+def two_members(
+    scenario: Scenario, ordering: str, protocol: str = "classic"
+) -> tuple[Member, Member]:
+    channel = f'ordering = "{ordering}"\ndrain_timeout = "10s"\ngroup_protocol = "{protocol}"'
     latency = ["--latency", "0.001", str(LONGEST_HANDLER_S[ordering])]
     return (
         member(scenario, "left", channel=channel, options=latency),
@@ -56,13 +62,14 @@ async def finish(scenario: Scenario) -> None:
         assert await one.life.exited(15) == 0
 
 
+@BOTH_PROTOCOLS
 @BOTH_ORDERINGS
 async def test_killed_members_lose_nothing_and_the_group_never_commits_ahead(
-    kafka: str, tmp_path: Path, ordering: str
+    kafka: str, tmp_path: Path, ordering: str, protocol: str
 ) -> None:
     """Row C3 of the faults."""
     async with playing(kafka, tmp_path) as scenario:
-        left, right = two_members(scenario, ordering)
+        left, right = two_members(scenario, ordering, protocol)
         async with scenario.load.flowing(PER_SECOND):
             for one in (left, right):
                 one.start()
@@ -96,13 +103,14 @@ async def test_killed_members_lose_nothing_and_the_group_never_commits_ahead(
     assert not evidence.maybe
 
 
+@BOTH_PROTOCOLS
 @BOTH_ORDERINGS
 async def test_a_rolling_restart_loses_nothing_and_repeats_nothing(
-    kafka: str, tmp_path: Path, ordering: str
+    kafka: str, tmp_path: Path, ordering: str, protocol: str
 ) -> None:
     """Row C1 of the faults."""
     async with playing(kafka, tmp_path) as scenario:
-        left, right = two_members(scenario, ordering)
+        left, right = two_members(scenario, ordering, protocol)
         stopped_at = {}
         async with scenario.load.flowing(PER_SECOND):
             for one in (left, right):

@@ -36,6 +36,8 @@ CONSUMER_FIXED: Mapping[str, Any] = {
     "enable_auto_commit": False,
     "auto_offset_reset": "none",
 }
+OUR_PROPERTIES = ("group_protocol", "assignor")
+"""Properties that aiokafka does not have."""
 ASSIGNORS = {
     assignor.name: assignor
     for assignor in (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
@@ -50,7 +52,7 @@ def client_arguments(properties: Mapping[str, Any], name: str) -> dict[str, Any]
             file.
     """
     arguments = {"client_id": f"reactive-kafka-{name}"} | {
-        name: revealed(value) for name, value in properties.items()
+        name: revealed(value) for name, value in properties.items() if name not in OUR_PROPERTIES
     }
     tls_settings = {name: arguments.pop(name) for name in TLS_SETTINGS if name in arguments}
     check_hostname = bool(arguments.pop("ssl_check_hostname", True))

@@ -22,6 +22,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from reactive_kafka.broker.aiokafka.fetched.fetch_session import FetchSession
 from reactive_kafka.broker.aiokafka.pacing import PacedConnections
+from reactive_kafka.broker.wire.definitions import CONSUMER_GROUP_HEARTBEAT
 
 LOOK_S = 0.5
 """How often a connection with an unanswered request is checked."""
@@ -70,6 +71,7 @@ class ConnectionDeadlines:
         prompt_s = min(third_s, PROMPT_S) + fetch_wait_s
         self._silence_s = {
             HeartbeatRequest.API_KEY: third_s,
+            CONSUMER_GROUP_HEARTBEAT.key: third_s,
             FindCoordinatorRequest.API_KEY: prompt_s,
             MetadataRequest.API_KEY: prompt_s,
             FetchRequest.API_KEY: max(third_s, self._slow_s),

@@ -9,6 +9,7 @@ import asyncio
 import time
 from asyncio import Future
 from collections.abc import Callable, Collection
+from copy import copy
 from math import inf
 from typing import Any
 
@@ -97,15 +98,37 @@ class FetchClient:
                 )
                 self._last[node_id] = (last, repeated)
             request = repeated.request
+        asked_of = self._assigned()
         try:
             answer = await self._client.send(node_id, request, **given)
         finally:
             self._idle.pop(node_id, None)
             if is_hurried:
                 prefetch.wait_for_held_again(self._fetcher)
+        if self._assigned() is not asked_of:
+            answer = self._without_released(answer)
         self._answered[node_id] = asyncio.get_running_loop().time()
         self._note(request, answer)
         return answer
+
+    def _assigned(self) -> Collection[Any]:
+        """Return the assigned partitions: the same object as long as they are the same."""
+        subscription = None if self._fetcher is None else self._fetcher._subscriptions.subscription
+        assignment = None if subscription is None else subscription.assignment
+        return () if assignment is None else assignment.tps
+
+    def _without_released(self, answer: Any) -> Any:
+        """Return an answer without partitions that were given up while it was on its way.
+
+        The fetcher has no state of them, and would end with an error.
+        """
+        assigned = {(partition.topic, partition.partition) for partition in self._assigned()}
+        shorter = copy(answer)
+        shorter.topics = [
+            (topic, [row for row in rows if (topic, row[0]) in assigned])
+            for topic, rows in answer.topics or ()
+        ]
+        return shorter
 
     def _shorten_wait(self, node_id: int, request: FetchRequest, *, is_hurried: bool) -> bool:
         """Lower the wait of a fetch if records of its node are held. True if it was lowered."""

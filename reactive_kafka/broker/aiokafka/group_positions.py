@@ -29,6 +29,11 @@ from reactive_kafka.broker.client import (
     members_share,
 )
 from reactive_kafka.broker.commit_sizes import split_commit
+from reactive_kafka.broker.consumer.membership.consumer_group.membership import (
+    ConsumerGroupMembership,
+)
+from reactive_kafka.broker.wire.definitions import OFFSET_COMMIT
+from reactive_kafka.broker.wire.requests import Answer, Request
 from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,
@@ -46,6 +51,9 @@ TOPIC_CODES = frozenset({3, 29, 100})
 """Error codes about a topic: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED,
 UNKNOWN_TOPIC_ID.
 """
+GONE_CODES = frozenset({25, 110})
+"""Error codes about the member: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+STALE_MEMBER_EPOCH = 113
 # Between two requests while the coordinator is being found, or loads the group.
 RETRY_S = 0.1
 
@@ -98,7 +106,6 @@ async def commit(
     assignment commits to the group without being a member.
     """
     coordinator = _coordinator(owned, group_id)
-    member = NO_MEMBER if owned.is_static else (coordinator.member_id, generation)
     owned.check_owner(offsets, generation)
     has_stored = False
     refused: dict[TopicPartition, BrokerError] = {}
@@ -107,10 +114,9 @@ async def commit(
             await _until_coordinator_free(coordinator, "commit")
             # Checked again, because time has passed.
             owned.check_owner(part, generation)
-            response = await _answer(
-                coordinator, commit_request(coordinator.group_id, member, part), "commit"
-            )
-            _raise_errors(coordinator, response, is_member=member != NO_MEMBER)
+            request = _commit_request(owned, coordinator, part, generation)
+            response = await _answer(coordinator, request, "commit")
+            _raise_errors(coordinator, _rows(response), owned)
         except PositionsRefusedError as error:
             refused.update(error.refused)
         except BrokerError as error:
@@ -137,13 +143,11 @@ async def commit_in(
     await _until_coordinator_free(coordinator, "positions of a transaction")
     # Checked again, because time has passed.
     owned.check_owner(offsets, generation)
-    member = (
-        (-1, "", None)
-        if owned.is_static
-        else (generation, coordinator.member_id, _instance_id(coordinator))
-    )
-    transactional_id, producer_id, epoch = transaction
-    producer = (transactional_id, coordinator.group_id, producer_id, epoch)
+    member_id, epoch = _member(owned, coordinator, generation)
+    instance_id = None if owned.is_static else _instance_id(coordinator)
+    member = (epoch, member_id, instance_id)
+    transactional_id, producer_id, producer_epoch = transaction
+    producer = (transactional_id, coordinator.group_id, producer_id, producer_epoch)
     refused: dict[TopicPartition, BrokerError] = {}
     for part in split_commit(coordinator.group_id, offsets):
         topics: dict[str, list[tuple[int, int, int, str, dict[int, bytes]]]] = {}
@@ -156,11 +160,70 @@ async def commit_in(
         )
         response = await _answer(coordinator, request, "positions of a transaction")
         try:
-            _raise_errors(coordinator, response, is_member=not owned.is_static)
+            _raise_errors(coordinator, _rows(response), owned)
         except PositionsRefusedError as error:
             refused.update(error.refused)
     if refused:
         raise PositionsRefusedError(refused)
+
+
+def _member(owned: OwnedPartitions, coordinator: Any, generation: int) -> tuple[str, int]:
+    """Return the id of the member that commits, and its generation or epoch."""
+    if owned.is_static:
+        return NO_MEMBER
+    if owned.group is not None:
+        member = owned.group.member
+        return member.settings.member_id, member.epoch
+    return coordinator.member_id, generation
+
+
+def _commit_request(
+    owned: OwnedPartitions,
+    coordinator: Any,
+    offsets: Mapping[TopicPartition, Committed],
+    generation: int,
+) -> Any:
+    member = _member(owned, coordinator, generation)
+    if owned.group is None:
+        return commit_request(coordinator.group_id, member, offsets)
+    member_id, epoch = member
+    values = {
+        "group_id": coordinator.group_id,
+        "generation_id_or_member_epoch": epoch,
+        "member_id": member_id,
+        "group_instance_id": owned.group.member.settings.instance_id,
+        "topics": _by_topic(offsets),
+    }
+    # Older versions have no member epoch. Version 10 names topics by their ids.
+    return Request(OFFSET_COMMIT, values, versions="9")
+
+
+def _by_topic(offsets: Mapping[TopicPartition, Committed]) -> list[dict[str, Any]]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for (topic, number), position in offsets.items():
+        topics.setdefault(topic, []).append(
+            {
+                "partition_index": number,
+                "committed_offset": position.offset,
+                "committed_metadata": position.metadata,
+            }
+        )
+    return [{"name": topic, "partitions": rows} for topic, rows in topics.items()]
+
+
+def _rows(answer: Any) -> list[tuple[TopicPartition, int]]:
+    """Return the partitions in the answer to a commit, each with its error code."""
+    if isinstance(answer, Answer):
+        return [
+            (TopicPartition(topic["name"], row["partition_index"]), row["error_code"])
+            for topic in answer.values["topics"]
+            for row in topic["partitions"]
+        ]
+    return [
+        (TopicPartition(topic, partition), code)
+        for topic, partitions, *_ in answer.topics
+        for partition, code, *_ in partitions
+    ]
 
 
 def _instance_id(coordinator: Any) -> str | None:
@@ -278,22 +341,21 @@ def _coordinator(owned: OwnedPartitions, group_id: str | None) -> Any:
     return owned.client._coordinator
 
 
-def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
+def _raise_errors(
+    coordinator: Any, codes: list[tuple[TopicPartition, int]], owned: OwnedPartitions
+) -> None:
     """Raise the error in the answer to a commit, if it has any."""
-    codes = [
-        (TopicPartition(topic, partition), code)
-        for topic, partitions, *_ in response.topics
-        for partition, code, *_ in partitions
-    ]
     errors = [(partition, class_for(code)) for partition, code in codes if code != 0]
     if not errors:
         return
+    if owned.group is not None:
+        _tell_membership(owned.group, codes)
     if any(issubclass(kind, COORDINATOR_MOVED) for _, kind in errors):
         coordinator.coordinator_dead()
     partition, kind = min(errors, key=_urgency)
     if issubclass(kind, kafka_errors.RebalanceInProgressError):
         raise TransientBrokerError(f"commit of {partition}: a rebalance is in progress") from kind()
-    if issubclass(kind, NOT_OWNER) and not is_member:
+    if issubclass(kind, NOT_OWNER) and owned.is_static:
         raise GroupHasMembersError(
             f"commit of {partition}: {members_share(coordinator.group_id)}"
         ) from kind()
@@ -319,6 +381,23 @@ def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
     if has_moved and not isinstance(error, NotOwnerError):
         raise OutcomeUnknownError(f"commit of {partition}: {error}") from kind()
     raise type(error)(f"commit of {partition}: {error}") from kind()
+
+
+def _tell_membership(
+    group: ConsumerGroupMembership, codes: list[tuple[TopicPartition, int]]
+) -> None:
+    """Pass on what the answer to a commit says about the member.
+
+    Raises:
+        TransientBrokerError: The epoch of the member is over. The next heartbeat has the new one.
+    """
+    for partition, code in codes:
+        if code in GONE_CODES:
+            group.refused_commit(is_member=False)
+            return
+        if code == STALE_MEMBER_EPOCH:
+            group.refused_commit(is_member=True)
+            raise TransientBrokerError(f"commit of {partition}: the member has a new epoch")
 
 
 def _refusal(

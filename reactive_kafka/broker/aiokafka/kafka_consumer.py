@@ -40,16 +40,32 @@ from reactive_kafka.broker.aiokafka.fetched.record_poller import (
     RecordPoller,
     has_expected_internals,
 )
+from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests, has_api
+from reactive_kafka.broker.aiokafka.member_partitions import MemberPartitions
 from reactive_kafka.broker.aiokafka.membership import Membership
 from reactive_kafka.broker.aiokafka.moved_brokers import MovedBrokers
 from reactive_kafka.broker.aiokafka.owned_partitions import OwnedPartitions
 from reactive_kafka.broker.aiokafka.pacing import pace_joins
 from reactive_kafka.broker.client import Poll, RebalanceListener, Sight, TransactionId
-from reactive_kafka.errors import (
-    TransientBrokerError,
+from reactive_kafka.broker.consumer.membership.consumer_group.member import (
+    ConsumerGroupMember,
+    ConsumerMemberSettings,
+    new_member_id,
 )
+from reactive_kafka.broker.consumer.membership.consumer_group.membership import (
+    ConsumerGroupMembership,
+)
+from reactive_kafka.broker.wire.definitions import CONSUMER_GROUP_HEARTBEAT
+from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.records import Committed, TopicIds, TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Subscription
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+AUTO = "auto"
+"""The values of ``group_protocol``."""
+MAX_POLL_INTERVAL_MS = 300_000
+"""Kafka's default of ``max.poll.interval.ms``."""
 
 IDLE_FETCHES_S = 10.0
 """How long idle fetches may be repeated before aiokafka's fetcher sees an answer again."""
@@ -80,6 +96,8 @@ class AiokafkaConsumer(KafkaQueries):
         # The group that it joins. A static assignment only commits to its group.
         self._joined_group = None if is_static else group_id
         self._properties = {**CONSUMER_DEFAULTS, **properties}
+        self._protocol = str(self._properties.pop("group_protocol", CLASSIC))
+        self._assignor: str | None = self._properties.pop("assignor", None)
         self._fetch_wait_s = float(self._properties["fetch_max_wait_ms"]) / 1000
         # A quarter of the request timeout, which counts from the first time that a fetch is sent.
         request_timeout_ms = float(self._properties.get("request_timeout_ms", 40_000))
@@ -116,10 +134,61 @@ class AiokafkaConsumer(KafkaQueries):
             await know_topics(client, self._subscription.topics, self.stop)
         self._take_over_fetching(client)
         self._client = client
+        if self._joined_group is not None and await self._is_consumer_protocol(client):
+            self._join(client, self._joined_group, listener)
+            return
         if self._joined_group is not None:
             pace_joins(client._coordinator)
         self._membership.listener = listener
         self._subscribe(client, self._membership)
+
+    async def _is_consumer_protocol(self, client: aiokafka.AIOKafkaConsumer) -> bool:
+        """True if the group is joined with the consumer protocol.
+
+        If a consumer that needs the protocol cannot find out, it joins: the answer says why not.
+        """
+        if self._protocol == AUTO:
+            return await has_api(client._client, CONSUMER_GROUP_HEARTBEAT)
+        return self._protocol == CONSUMER
+
+    def _join(
+        self, client: aiokafka.AIOKafkaConsumer, group_id: str, listener: RebalanceListener
+    ) -> None:
+        """Join the group with the consumer protocol (KIP-848)."""
+        properties = self._properties
+        settings = ConsumerMemberSettings(
+            group_id,
+            new_member_id(),
+            int(properties["rebalance_timeout_ms"]),
+            instance_id=properties.get("group_instance_id"),
+            rack=properties.get("client_rack") or None,
+            assignor=self._assignor,
+        )
+        max_poll_interval_ms = float(properties.get("max_poll_interval_ms", MAX_POLL_INTERVAL_MS))
+        group = ConsumerGroupMembership(
+            ConsumerGroupMember(settings),
+            CoordinatorRequests(client),
+            MemberPartitions(self.owned, self._poller.wake),
+            max_poll_interval_ms / 1000,
+        )
+        self.owned.group = group
+        # The client reads what we assign, which is nothing as yet.
+        client._subscription.assign_from_user([])
+        topics = list(self._subscription.topics)
+        # With an empty list it asks for the metadata of all topics, for a pattern.
+        client._client.set_topics(topics)
+        if isinstance(self._subscription, Pattern):
+            client._client.cluster.add_listener(self._find_topics)
+            topics = self._matching(client._client.cluster)
+        group.start(listener, topics)
+
+    def _find_topics(self, cluster: Any) -> None:
+        """Subscribe to the topics that match the pattern now."""
+        if self.owned.group is not None:
+            self.owned.group.subscribe(self._matching(cluster))
+
+    def _matching(self, cluster: Any) -> list[str]:
+        return [topic for topic in cluster.topics() if self._subscription.reads(topic)]
 
     def _take_over_fetching(self, client: aiokafka.AIOKafkaConsumer) -> None:
         """Put our parts between aiokafka's fetcher and its connections."""
@@ -175,6 +244,10 @@ class AiokafkaConsumer(KafkaQueries):
     async def _close(
         self, client: aiokafka.AIOKafkaConsumer, caller: asyncio.Task[Any] | None
     ) -> None:
+        if self.owned.group is not None:
+            await self.owned.group.close(caller)
+            await close(client, caller, group_id=None, is_in_listener=False)
+            return
         is_in_listener = await self._membership.close(caller)
         await close(client, caller, group_id=self._joined_group, is_in_listener=is_in_listener)
 
@@ -185,7 +258,12 @@ class AiokafkaConsumer(KafkaQueries):
             # Entering the context tells the client that we poll. Nothing may be awaited inside: a
             # cancelled await would stop the client's idle time for good (H3).
             pass
-        await self._membership.raise_errors()
+        group = self.owned.group
+        if group is None:
+            await self._membership.raise_errors()
+        else:
+            group.note_poll()
+            group.raise_errors()
         return await self._poller.poll(budgets, timeout_s, most)
 
     def wake(self) -> None:
@@ -204,11 +282,20 @@ class AiokafkaConsumer(KafkaQueries):
         return self.owned.positions()
 
     def is_member(self) -> bool:
+        if self.owned.group is not None:
+            return self.owned.group.member.is_member()
         return self._membership.is_member()
+
+    def group_protocol(self) -> str | None:
+        if self._joined_group is None:
+            return None
+        return CLASSIC if self.owned.group is None else CONSUMER
 
     def session_ends_at(self) -> float:
         if self._joined_group is None or self._deadlines is None:
             return inf
+        if self.owned.group is not None:
+            return self.owned.group.session_ends_at()
         return self._deadlines.session_ends_at
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:

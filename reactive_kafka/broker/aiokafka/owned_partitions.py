@@ -11,6 +11,9 @@ from aiokafka.consumer.subscription_state import TopicPartitionState
 from reactive_kafka.broker.aiokafka.client_calls import as_aiokafka
 from reactive_kafka.broker.aiokafka.cluster_queries import KafkaQueries
 from reactive_kafka.broker.client import STATIC_GENERATION
+from reactive_kafka.broker.consumer.membership.consumer_group.membership import (
+    ConsumerGroupMembership,
+)
 from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.records import TopicPartition
 
@@ -31,6 +34,11 @@ class OwnedPartitions:
         self.read_committed = read_committed
         # Those for which start_at has set a position.
         self.started: set[TopicPartition] = set()
+        # Those that are being revoked: polls return no more of their records.
+        self.leaving: set[TopicPartition] = set()
+        # A member of the consumer protocol. None: aiokafka's coordinator is the member, or there is
+        # none.
+        self.group: ConsumerGroupMembership | None = None
         self._consumer = consumer
         # aiokafka's Assignment. We keep our own reference: when a pattern finds another topic, the
         # client drops its assignment before it calls on_partitions_revoked. Without the reference
@@ -52,7 +60,11 @@ class OwnedPartitions:
 
         It is 0 for a static assignment.
         """
-        return STATIC_GENERATION if self.is_static else int(self.client._coordinator.generation)
+        if self.is_static:
+            return STATIC_GENERATION
+        if self.group is not None:
+            return self.group.member.owned.generation
+        return int(self.client._coordinator.generation)
 
     def hold(self, partitions: Collection[Any]) -> None:
         """Keep newly assigned partitions from being fetched until ``start_at``."""
@@ -83,13 +95,34 @@ class OwnedPartitions:
         assignment._topic_partitions |= frozenset(new)
         return new
 
+    def remove(self, partitions: Collection[Any]) -> None:
+        """Remove partitions (aiokafka's type), and what was fetched for them.
+
+        The state of all others stays. An answer that is on its way loses them in ``FetchClient``.
+        """
+        assignment = self.client._subscription.subscription.assignment
+        fetcher = self.client._fetcher
+        fetcher._client.forget()
+        assignment._topic_partitions -= frozenset(partitions)
+        for partition in partitions:
+            assignment._tp_state.pop(partition, None)
+            fetcher._records.pop(partition, None)
+            ours = TopicPartition(partition.topic, partition.partition)
+            self.started.discard(ours)
+            self.leaving.discard(ours)
+        fetcher._notify(fetcher._wait_consume_future)
+
     def let_go(self) -> None:
         """Forget the assignment: it was revoked, or the consumer has stopped."""
         self.started.clear()
+        self.leaving.clear()
         self._assignment = None
 
     def check_owner(self, partitions: Iterable[TopicPartition], generation: int) -> None:
         """Raise NotOwnerError unless *partitions* were assigned in *generation* and still are."""
+        if self.group is not None and not self.is_closed:
+            self.group.member.owned.check(partitions, generation)
+            return
         if self.is_closed or self.generation != generation:
             raise NotOwnerError(f"the group has moved on from generation {generation}")
         self._check_assigned(partitions)
@@ -103,7 +136,7 @@ class OwnedPartitions:
             state = self._assignment.state_value(partition)
             state.seek(offset)
             fetcher._records.pop(partition, None)
-            if partition not in self.started:
+            if partition not in self.started and partition not in self.leaving:
                 state.resume()
                 self.started.add(partition)
         fetcher._notify(fetcher._wait_consume_future)
@@ -113,7 +146,7 @@ class OwnedPartitions:
             self._assignment.state_value(partition).pause()
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        for partition in self.started.intersection(partitions):
+        for partition in self.started.intersection(partitions) - self.leaving:
             self._assignment.state_value(partition).resume()
 
     def states(self) -> dict[TopicPartition, Any]:

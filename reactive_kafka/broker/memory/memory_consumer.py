@@ -169,6 +169,9 @@ class MemoryConsumer(MemoryQueries):
             return True
         return self._member.member_id in self._group.members
 
+    def group_protocol(self) -> str | None:
+        return None if self._is_static else "classic"
+
     def session_ends_at(self) -> float:
         if not self._has_joined and self._stopped_at is None:
             return inf

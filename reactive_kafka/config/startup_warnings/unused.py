@@ -139,6 +139,22 @@ def _of_security(view: View) -> Contradictions:
         yield TLS, f"has no effect: security.protocol is {protocol}, which has no TLS"
 
 
+def _of_groups(view: View) -> Contradictions:
+    protocol = view["group_protocol"]
+    if protocol == "consumer":
+        why = 'has no effect: with group_protocol = "consumer" the broker decides'
+        for name in (
+            "session_timeout_ms",
+            "heartbeat_interval_ms",
+            "partition_assignment_strategy",
+        ):
+            if view.own(name):
+                yield (name, "group_protocol"), why
+    elif protocol != "auto" and view.own("assignor"):
+        why = 'has no effect: it goes with group_protocol = "consumer"'
+        yield ("assignor", "group_protocol"), why
+
+
 def _of_events(view: View) -> Contradictions:
     names = [name for name in inside("cloud_events", OUTGOING)[1:] if view.differs(name)]
     if view["cloud_events"] is False and names:
@@ -166,6 +182,7 @@ UNUSED_BY_INCOMING = (
     _of_attempts,
     _of_spark,
     revocations,
+    _of_groups,
     *UNUSED_BY_CLIENTS,
 )
 UNUSED_BY_HTTP = (_of_http,)

@@ -109,11 +109,13 @@ class RecordPoller:
         if responses.has_errors:
             poll.errors.update(responses.take_errors(self._owned.positions()))
         left = sum(budgets.values()) if most is None else most
+        started = self._owned.started
+        leaving = self._owned.leaving
         for partition in list(fetched):
             if left <= 0:
                 break
             budget = min(budgets.get(partition, 0), left)
-            if budget <= 0 or partition not in self._owned.started:
+            if budget <= 0 or partition not in started or partition in leaving:
                 continue
             our_partition = TopicPartition(partition.topic, partition.partition)
             try:

@@ -1,0 +1,301 @@
+"""A member in the consumer protocol: sends its heartbeats, and passes rebalances on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from math import inf
+from typing import Any
+
+from reactive_kafka.backoff import Backoff, Waits
+from reactive_kafka.broker.client import RebalanceListener
+from reactive_kafka.broker.consumer.membership.consumer_group.heartbeat_answers import (
+    HeartbeatAnswer,
+    describe_refusal,
+    meaning_of,
+)
+from reactive_kafka.broker.consumer.membership.consumer_group.member import ConsumerGroupMember
+from reactive_kafka.broker.consumer.membership.consumer_group.member_states import (
+    ConsumerMemberState,
+)
+from reactive_kafka.broker.consumer.membership.group_parts import GroupRequests, PartitionReader
+from reactive_kafka.broker.consumer.membership.rebalance_steps import (
+    AssignStep,
+    LoseStep,
+    RebalanceStep,
+)
+from reactive_kafka.broker.wire.definitions import CONSUMER_GROUP_HEARTBEAT
+from reactive_kafka.errors import (
+    BrokerError,
+    FatalBrokerError,
+    FencedError,
+    TransientBrokerError,
+)
+
+WAITS = Backoff(0.1, 2.0)
+"""Between heartbeats that are refused or not answered."""
+LEAVE_DEADLINE_S = 2.0
+SESSION_S = 45.0
+"""How long the broker waits for a heartbeat: the default of group.consumer.session.timeout.ms."""
+
+
+class ConsumerGroupMembership:
+    """The tasks of one member: one sends heartbeats, the other one calls the listener.
+
+    So heartbeats go on while a listener waits for handlers to finish.
+
+    Args:
+        member: The rules.
+        requests: Reach the group's coordinator.
+        reader: Fetches what the member owns.
+        max_poll_interval_s: The member leaves if nobody has polled for so long.
+    """
+
+    def __init__(
+        self,
+        member: ConsumerGroupMember,
+        requests: GroupRequests,
+        reader: PartitionReader,
+        max_poll_interval_s: float,
+    ) -> None:
+        self.member = member
+        self._requests = requests
+        self._reader = reader
+        self._max_poll_interval_s = max_poll_interval_s
+        self._waits = Waits(WAITS)
+        self._beat_now = asyncio.Event()
+        self._may_have_step = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_in_listener = False
+        self._polled_at = inf
+        # When the last heartbeat was sent that the group has accepted.
+        self._accepted_at = inf
+        # What the listener has raised, for the next poll.
+        self._raised: Exception | None = None
+        # What the group refuses. It is raised by each poll until the group accepts a heartbeat.
+        self._refusal: BrokerError | None = None
+
+    def start(self, listener: RebalanceListener, topics: Collection[str]) -> None:
+        """Join the group. The listener is called when the group has assigned partitions."""
+        self._polled_at = self._now()
+        self.member.subscribe(topics)
+        self._may_have_step.set()
+        self._tasks = [
+            asyncio.create_task(self._beat(), name="send heartbeats"),
+            asyncio.create_task(self._rebalance(listener), name="pass on rebalances"),
+        ]
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Read these topics from now on."""
+        self.member.subscribe(topics)
+        self._beat_now.set()
+
+    def note_poll(self) -> None:
+        """Note that somebody polls the consumer, which proves that the application works."""
+        self._polled_at = self._now()
+        member = self.member
+        if member.state is ConsumerMemberState.OVERDUE and not member.owned.partitions:
+            member.polled()
+            self._beat_now.set()
+
+    def raise_errors(self) -> None:
+        """Raise what the listener has raised, or why the group refuses the member.
+
+        Raises:
+            FencedError: Another consumer has the ``group_instance_id``.
+            FatalBrokerError: The group refuses the member. The heartbeats are tried again.
+            TransientBrokerError: One of the tasks has ended, which makes the client useless.
+        """
+        raised = self._raised
+        self._raised = None
+        if raised is not None:
+            raise raised
+        for task in self._tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                raise TransientBrokerError(f"the client has stopped working: {error!r}") from error
+        if self._refusal is not None:
+            raise self._refusal
+
+    def session_ends_at(self) -> float:
+        """Return the monotonic time at which the group may remove this member."""
+        return self._accepted_at + SESSION_S
+
+    def is_busy(self) -> bool:
+        """True while the listener is being called."""
+        return self._is_in_listener
+
+    def refused_commit(self, *, is_member: bool) -> None:
+        """A commit was refused because of the member's epoch: ask for the current one at once.
+
+        Args:
+            is_member: False: the group does not know the member any more.
+        """
+        if not is_member:
+            self.member.removed(self._now(), 0.0)
+            self._may_have_step.set()
+        self.member.beat_soon()
+        self._beat_now.set()
+
+    async def close(self, caller: asyncio.Task[Any] | None) -> None:
+        """End the tasks, without the *caller*, and leave the group. Calls no listener.
+
+        Raises nothing but cancellation. A second call does nothing.
+        """
+        if self.member.state is ConsumerMemberState.LEFT:
+            return
+        others = [task for task in self._tasks if task is not caller]
+        for task in others:
+            task.cancel()
+        if others:
+            await asyncio.wait(others)
+        last = self.member.leave()
+        if last is None:
+            return
+        try:
+            async with asyncio.timeout(LEAVE_DEADLINE_S):
+                await self._requests.ask(CONSUMER_GROUP_HEARTBEAT, last)
+        except (BrokerError, TimeoutError):
+            # The group removes the member when its session is over.
+            pass
+
+    async def _beat(self) -> None:
+        while True:
+            await self._until_due()
+            member = self.member
+            if member.is_member() and self._is_overdue():
+                await self._leave_overdue()
+                continue
+            sent_at = self._now()
+            if member.due_at() > sent_at:
+                continue
+            values = member.heartbeat()
+            try:
+                answer = await self._requests.ask(CONSUMER_GROUP_HEARTBEAT, values)
+            except BrokerError as error:
+                member.refused(self._now(), self._waits.next_s())
+                if isinstance(error, FatalBrokerError):
+                    self._refuse(error)
+                continue
+            self._take(answer, sent_at)
+            self._may_have_step.set()
+
+    def _take(self, answer: Any, sent_at: float) -> None:
+        """Take in an answer."""
+        member = self.member
+        code = answer["error_code"]
+        meaning = meaning_of(code)
+        if meaning is HeartbeatAnswer.ACCEPTED:
+            member.answered(answer, self._now())
+            self._waits.progressed()
+            self._accepted_at = sent_at
+            self._refusal = None
+        elif meaning is HeartbeatAnswer.REMOVED:
+            member.removed(self._now(), self._waits.next_s())
+        elif meaning is HeartbeatAnswer.FENCED:
+            member.fenced()
+            self._refuse(
+                FencedError(
+                    f"another consumer has joined the group with group_instance_id = "
+                    f"{member.settings.instance_id!r}, which only one at a time may have: "
+                    "this one stops"
+                )
+            )
+        else:
+            if meaning is HeartbeatAnswer.FIND_COORDINATOR:
+                self._requests.coordinator_moved()
+            member.refused(self._now(), self._waits.next_s())
+            if meaning is HeartbeatAnswer.OPERATOR:
+                self._refuse(FatalBrokerError(describe_refusal(code, answer["error_message"])))
+
+    async def _leave_overdue(self) -> None:
+        """Leave, because nobody polls: other members handle the partitions meanwhile."""
+        last = self.member.overdue()
+        self._may_have_step.set()
+        if last is not None:
+            try:
+                await self._requests.ask(CONSUMER_GROUP_HEARTBEAT, last)
+            except BrokerError:
+                # The group removes the member when its session is over.
+                pass
+
+    async def _rebalance(self, listener: RebalanceListener) -> None:
+        while True:
+            await self._may_have_step.wait()
+            self._may_have_step.clear()
+            await self._learn_names()
+            while (step := self.member.next_step()) is not None:
+                await self._carry_out(step, listener)
+                self._beat_now.set()
+
+    async def _carry_out(self, step: RebalanceStep, listener: RebalanceListener) -> None:
+        if isinstance(step, AssignStep):
+            self.member.begin(step)
+            self._reader.hold(step.partitions)
+            self._beat_now.set()
+            with self._calling_listener():
+                await listener.on_assigned(step.partitions, self.member.owned.generation)
+            return
+        self._reader.stop_reading(step.partitions)
+        try:
+            if step.partitions or not isinstance(step, LoseStep):
+                with self._calling_listener():
+                    await listener.on_revoked(step.partitions)
+        finally:
+            self._reader.release(step.partitions)
+            self.member.done(step)
+
+    async def _learn_names(self) -> None:
+        """Ask for the names of topics that are new in the target.
+
+        A broker may learn of a new topic later than the coordinator: the next answer to a
+        heartbeat leads here again.
+        """
+        unknown = self.member.unknown_topic_ids()
+        if not unknown:
+            return
+        try:
+            self.member.learn(await self._requests.topic_names(unknown))
+        except BrokerError:
+            # The next heartbeat's answer leads here again.
+            pass
+
+    async def _until_due(self) -> None:
+        """Wait until a heartbeat is due, or nobody has polled for too long."""
+        self._beat_now.clear()
+        overdue_at = inf
+        if self.member.is_member():
+            overdue_at = self._polled_at + self._max_poll_interval_s
+        wait_s = min(self.member.due_at(), overdue_at) - self._now()
+        if wait_s <= 0:
+            # Let other tasks run, in a loop that has always something to send.
+            await asyncio.sleep(0)
+            return
+        try:
+            async with asyncio.timeout(None if wait_s == inf else wait_s):
+                await self._beat_now.wait()
+        except TimeoutError:
+            return
+
+    def _is_overdue(self) -> bool:
+        return self._now() >= self._polled_at + self._max_poll_interval_s
+
+    def _refuse(self, error: BrokerError) -> None:
+        self._refusal = error
+        self._reader.wake()
+
+    @contextmanager
+    def _calling_listener(self) -> Iterator[None]:
+        """Keep what the listener raises for the next poll."""
+        self._is_in_listener = True
+        try:
+            yield
+        except Exception as error:
+            self._raised = error
+            self._reader.wake()
+        finally:
+            self._is_in_listener = False
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

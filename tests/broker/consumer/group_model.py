@@ -1,0 +1,249 @@
+"""A coordinator of groups with the consumer protocol, as plain rules, for tests.
+
+It follows Kafka's ``GroupMetadataManager`` and ``CurrentAssignmentBuilder`` (4.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reactive_kafka.broker.consumer.membership.consumer_group.member import TopicIdPartition
+
+SESSION_S = 45.0
+INTERVAL_MS = 5_000
+UNKNOWN_MEMBER_ID = 25
+FENCED_INSTANCE_ID = 82
+FENCED_MEMBER_EPOCH = 110
+UNRELEASED_INSTANCE_ID = 111
+
+
+@dataclass
+class KnownMember:
+    """What the coordinator knows of a member."""
+
+    member_id: str
+    instance_id: str | None = None
+    epoch: int = 0
+    previous_epoch: int = 0
+    topics: frozenset[str] = frozenset()
+    assigned: frozenset[TopicIdPartition] = frozenset()
+    pending_revocation: frozenset[TopicIdPartition] = frozenset()
+    seen_at: float = 0.0
+    has_left_for_a_while: bool = False
+
+
+@dataclass
+class GroupModel:
+    """One group.
+
+    Args:
+        topics: Topic -> its id and the number of its partitions.
+    """
+
+    topics: dict[str, tuple[bytes, int]]
+    members: dict[str, KnownMember] = field(default_factory=dict)
+    group_epoch: int = 0
+    target_epoch: int = 0
+    target: dict[str, frozenset[TopicIdPartition]] = field(default_factory=dict)
+
+    def heartbeat(self, values: Mapping[str, Any], now: float) -> dict[str, Any]:
+        """Answer a heartbeat."""
+        epoch = values["member_epoch"]
+        member_id = values["member_id"]
+        if epoch < 0:
+            return self._leave(values)
+        member = self.members.get(member_id)
+        if epoch == 0:
+            refusal = self._join(values)
+            if refusal:
+                return _refused(refusal)
+            member = self.members[member_id]
+        elif member is None:
+            return _refused(UNKNOWN_MEMBER_ID)
+        owned = _partitions(values["topic_partitions"])
+        if epoch and epoch != member.epoch:
+            is_repeated = epoch == member.previous_epoch
+            if not is_repeated or owned is None or not owned <= member.assigned:
+                return _refused(FENCED_MEMBER_EPOCH)
+        member.seen_at = now
+        topics = values["subscribed_topic_names"]
+        if topics is not None and frozenset(topics) != member.topics:
+            # A new member has raised the epoch already.
+            self.group_epoch += bool(member.topics)
+            member.topics = frozenset(topics)
+        self._update_target()
+        before = member.assigned
+        self._reconcile(member, owned)
+        is_full = topics is not None and owned is not None
+        has_assignment = epoch == 0 or is_full or member.assigned != before
+        return {
+            "error_code": 0,
+            "error_message": None,
+            "member_id": member_id,
+            "member_epoch": member.epoch,
+            "heartbeat_interval_ms": INTERVAL_MS,
+            "assignment": _assignment(member.assigned) if has_assignment else None,
+        }
+
+    def expire(self, now: float) -> list[str]:
+        """Remove members that have sent nothing for the length of a session. Returns their ids."""
+        over = [one.member_id for one in self.members.values() if now >= one.seen_at + SESSION_S]
+        for member_id in over:
+            self._remove(member_id)
+        return over
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member, as an operator does, or a coordinator that has lost it."""
+        self._remove(member_id)
+
+    def change_topics(self, topics: Mapping[str, tuple[bytes, int]]) -> None:
+        """Create topics, give them more partitions, delete them, or create them again."""
+        self.topics = dict(topics)
+        self.group_epoch += 1
+
+    def is_stable(self) -> bool:
+        """True if each member has what it should have."""
+        return not self.members or (
+            self.target_epoch == self.group_epoch
+            and all(
+                one.epoch == self.target_epoch
+                and not one.pending_revocation
+                and one.assigned == self.target.get(one.member_id, frozenset())
+                for one in self.members.values()
+            )
+        )
+
+    def _join(self, values: Mapping[str, Any]) -> int:
+        """Take in a member. Returns the error code of a refusal, or 0."""
+        member_id = values["member_id"]
+        instance_id = values["instance_id"]
+        if instance_id is not None:
+            others = [
+                one
+                for one in self.members.values()
+                if one.instance_id == instance_id and one.member_id != member_id
+            ]
+            for other in others:
+                if not other.has_left_for_a_while:
+                    return UNRELEASED_INSTANCE_ID
+                # The new member takes the place, and the partitions, of the static one.
+                del self.members[other.member_id]
+                self.target[member_id] = self.target.pop(other.member_id, frozenset())
+                self.members[member_id] = KnownMember(
+                    member_id, instance_id, topics=other.topics, assigned=other.assigned
+                )
+        if member_id not in self.members:
+            self.members[member_id] = KnownMember(member_id, instance_id)
+            self.group_epoch += 1
+        return 0
+
+    def _leave(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        member = self.members.get(values["member_id"])
+        if member is None:
+            return _refused(UNKNOWN_MEMBER_ID)
+        if values["member_epoch"] == -2:
+            member.has_left_for_a_while = True
+            member.epoch = -2
+        else:
+            self._remove(member.member_id)
+        return {
+            "error_code": 0,
+            "error_message": None,
+            "member_id": values["member_id"],
+            "member_epoch": values["member_epoch"],
+            "heartbeat_interval_ms": 0,
+            "assignment": None,
+        }
+
+    def _remove(self, member_id: str) -> None:
+        self.members.pop(member_id, None)
+        self.target.pop(member_id, None)
+        self.group_epoch += 1
+
+    def _update_target(self) -> None:
+        """Assign all partitions, and leave them where they are as far as that is balanced."""
+        if self.target_epoch == self.group_epoch:
+            return
+        self.target_epoch = self.group_epoch
+        kept: dict[str, list[TopicIdPartition]] = {member_id: [] for member_id in self.members}
+        for topic, (topic_id, count) in sorted(self.topics.items()):
+            readers = sorted(one.member_id for one in self.members.values() if topic in one.topics)
+            if not readers:
+                continue
+            most = -(-count // len(readers))
+            of_topic: dict[str, int] = dict.fromkeys(readers, 0)
+            free = []
+            for number in range(count):
+                partition = TopicIdPartition(topic_id, number)
+                owner = next(
+                    (one for one in readers if partition in self.target.get(one, ())), None
+                )
+                if owner is not None and of_topic[owner] < most:
+                    of_topic[owner] += 1
+                    kept[owner].append(partition)
+                else:
+                    free.append(partition)
+            for partition in free:
+                owner = min(readers, key=lambda one: (of_topic[one], one))
+                of_topic[owner] += 1
+                kept[owner].append(partition)
+        self.target = {member_id: frozenset(owned) for member_id, owned in kept.items()}
+
+    def _reconcile(self, member: KnownMember, owned: frozenset[TopicIdPartition] | None) -> None:
+        """Bring a member as near to its target as the others allow."""
+        if member.pending_revocation:
+            still_owns = owned is None or bool(owned & member.pending_revocation)
+            if still_owns:
+                return
+            member.pending_revocation = frozenset()
+        target = self.target.get(member.member_id, frozenset())
+        stays = member.assigned & target
+        goes = member.assigned - target
+        if goes and (owned is None or owned & goes):
+            member.assigned = stays
+            member.pending_revocation = goes
+            return
+        taken = {
+            partition
+            for one in self.members.values()
+            if one is not member
+            for partition in one.assigned | one.pending_revocation
+        }
+        member.assigned = stays | (target - taken)
+        if member.epoch != self.target_epoch:
+            member.previous_epoch = member.epoch
+            member.epoch = self.target_epoch
+
+
+def _partitions(topics: Any) -> frozenset[TopicIdPartition] | None:
+    if topics is None:
+        return None
+    return frozenset(
+        TopicIdPartition(topic["topic_id"], number)
+        for topic in topics
+        for number in topic["partitions"]
+    )
+
+
+def _assignment(partitions: frozenset[TopicIdPartition]) -> dict[str, Any]:
+    by_topic: dict[bytes, list[int]] = {}
+    for topic_id, number in sorted(partitions):
+        by_topic.setdefault(topic_id, []).append(number)
+    return {
+        "topic_partitions": [
+            {"topic_id": topic_id, "partitions": numbers} for topic_id, numbers in by_topic.items()
+        ]
+    }
+
+
+def _refused(code: int) -> dict[str, Any]:
+    return {
+        "error_code": code,
+        "error_message": None,
+        "member_id": None,
+        "member_epoch": 0,
+        "heartbeat_interval_ms": 0,
+        "assignment": None,
+    }

@@ -1,0 +1,124 @@
+"""Members of the consumer protocol (KIP-848) on a real Kafka pass the contract."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+
+from reactive_kafka.errors import BrokerError, FatalBrokerError
+from reactive_kafka.records import Committed, TopicPartition
+from tests.broker.contract import CommitContract, GroupContract, LogContract, ReadingContract, group
+from tests.broker.contract_assignments import (
+    AutoCommitContract,
+    PatternContract,
+    SharedGroupContract,
+)
+from tests.broker.contract_cooperative import CooperativeContract
+from tests.broker.contract_transactions import PositionsContract
+from tests.broker.members import PATIENCE_S, Member, joined
+from tests.broker.test_kafka import KafkaTestCluster
+
+__all__ = ["group"]
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+async def cluster(kafka: str) -> AsyncIterator[KafkaTestCluster]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+    await admin.start()
+    try:
+        cluster = KafkaTestCluster(kafka, admin)
+        cluster.properties = {"group_protocol": "consumer"}
+        yield cluster
+    finally:
+        await admin.close()
+
+
+class TestContract(ReadingContract, CommitContract, GroupContract, LogContract, AutoCommitContract):
+    """One group, one topic."""
+
+
+class TestIncremental(CooperativeContract):
+    """Only what moves is revoked."""
+
+    generations_per_move = 1
+
+
+class TestPatterns(PatternContract, SharedGroupContract):
+    """Patterns."""
+
+
+class TestPositions(PositionsContract):
+    """Positions in transactions."""
+
+    keeps_partitions = True
+
+
+async def test_a_group_is_moved_member_by_member_in_both_directions(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(6)
+    everything = frozenset(TopicPartition(topic, number) for number in range(6))
+    protocols = ["classic", "classic", "consumer", "consumer", "classic", "classic"]
+    async with AsyncExitStack() as stack:
+        members: list[Member] = []
+        for number, protocol in enumerate(protocols):
+            properties = {"group_protocol": protocol, "heartbeat_interval_ms": 200}
+            member = await stack.enter_async_context(
+                joined(cluster, topic, group, f"{protocol}-{number}", properties=properties)
+            )
+            assert member.consumer.group_protocol() == protocol
+            members.append(member)
+            if len(members) > 2:
+                # The oldest member leaves, as in a rolling restart.
+                await members.pop(0).consumer.stop()
+            async with asyncio.timeout(PATIENCE_S):
+                while not await _commit_all(members, everything, number + 1):
+                    for one in members:
+                        await one.consumer.poll({}, 0.05)
+        stored = await members[0].consumer.committed(everything)
+        assert set(stored.values()) == {Committed(len(protocols))}
+
+
+async def _commit_all(
+    members: list[Member], everything: frozenset[TopicPartition], offset: int
+) -> bool:
+    """Commit *offset* for all partitions, each by its owner. False: not all have an owner yet."""
+    owned = [partition for member in members for partition in member.owned]
+    if len(owned) != len(everything) or frozenset(owned) != everything:
+        return False
+    try:
+        for member in members:
+            positions = dict.fromkeys(member.owned, Committed(offset))
+            await member.consumer.commit(positions, member.generation)
+    except BrokerError:
+        # A rebalance has begun meanwhile.
+        return False
+    return True
+
+
+async def test_auto_takes_the_consumer_protocol_where_the_cluster_has_it(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(1)
+    async with joined(cluster, topic, group, properties={"group_protocol": "auto"}) as member:
+        await member.until_assigned(1)
+        assert member.consumer.group_protocol() == "consumer"
+
+
+async def test_a_refused_assignor_is_told_by_polls_and_the_member_joins_when_it_is_right(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(1)
+    async with joined(
+        cluster, topic, group, properties={"group_protocol": "consumer", "assignor": "sticky"}
+    ) as member:
+        with pytest.raises(FatalBrokerError, match=r"UNSUPPORTED_ASSIGNOR.*'uniform' or 'range'"):
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    await member.consumer.poll({}, 0.05)
