@@ -110,13 +110,14 @@ def quarkus_blocks() -> dict[str, str]:
 
 def _attributes(attributes: Iterable[Attribute]) -> str:
     """Return the table of the attributes that have an equal here; errors explain the others."""
-    rows: list[tuple[str, ...]] = []
-    for attribute in attributes:
-        if not attribute.is_refused:
-            names = ", ".join(f"`{name}`" for name in (attribute.name, *attribute.also))
-            # Markdown would take <channel> for HTML.
-            rows.append((names, attribute.default.replace("<", "&lt;"), attribute.ours))
-    return _table(("attribute", "SmallRye's default", "here"), rows)
+    return _table(
+        ("attribute", "here"),
+        (
+            (", ".join(f"`{name}`" for name in (attribute.name, *attribute.also)), attribute.ours)
+            for attribute in attributes
+            if not attribute.is_refused
+        ),
+    )
 
 
 def with_tables(page: str) -> str:
