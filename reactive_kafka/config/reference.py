@@ -83,7 +83,7 @@ def blocks() -> dict[str, str]:
         "spark": _section(keys.SPARK),
         "http": _section(keys.HTTP),
         "client": _client_properties(),
-        "refused": textwrap.fill(", ".join(f"`{name}`" for name in REFUSED), 120),
+        "refused": _filled(", ".join(f"`{name}`" for name in REFUSED)),
     }
 
 
@@ -109,14 +109,19 @@ def quarkus_blocks() -> dict[str, str]:
 
 
 def _attributes(attributes: Iterable[Attribute]) -> str:
-    """Return the table of the attributes that have an equal here; errors explain the others."""
-    rows: list[tuple[str, ...]] = []
+    """Return the attributes that have an equal here; errors explain the others."""
+    same: list[str] = []
+    others: list[tuple[str, str]] = []
     for attribute in attributes:
-        if not attribute.is_refused:
-            names = ", ".join(f"`{name}`" for name in (attribute.name, *attribute.also))
-            # Markdown would take <channel> for HTML.
-            rows.append((names, attribute.default.replace("<", "&lt;"), attribute.ours))
-    return _table(("attribute", "SmallRye's default", "here"), rows)
+        names = ", ".join(f"`{name}`" for name in (attribute.name, *attribute.also))
+        if attribute.is_refused:
+            continue
+        if not attribute.also and form(attribute.name) == form(attribute.ours):
+            same.append(names)
+        else:
+            others.append((names, attribute.ours))
+    kept = _filled(f"With the same name, apart from hyphens and dots: {', '.join(same)}.")
+    return f"{kept}\n\n{_table(('attribute', 'here'), others)}"
 
 
 def with_tables(page: str) -> str:
@@ -156,6 +161,10 @@ def _shortened(expects: str) -> str:
     for phrase, short in EXPLAINED_ONCE.items():
         expects = expects.replace(phrase, short)
     return expects
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, 120, break_on_hyphens=False)
 
 
 def _default(value: Any) -> str:

@@ -139,16 +139,15 @@ class IncomingSettings:
         default=(),
         metadata=described(
             ASSIGN,
-            "Read these partitions, instead of `topic`, without sharing them with the group. "
-            "Reading starts at the given offset at every start, and ends where a range ends.",
+            "Read these partitions, instead of `topic`, without sharing them with the group.",
         ),
     )
     group_id: str | None = field(
         metadata=described(
             GROUP,
             "The consumer group. Required, except for `assign` with `commit_strategy` `ignore` or "
-            "`checkpoint`, or with nothing but ranges. `false` removes an inherited group. Ranges "
-            "inherit none: write their group next to them, in the same table of the same file.",
+            "`checkpoint`, or with nothing but ranges, which inherit none. `false` removes an "
+            "inherited group.",
         )
     )
     enabled: bool = setting(
@@ -181,9 +180,8 @@ class IncomingSettings:
         choice("throttled", "latest", "ignore", "checkpoint", imported="module:object"),
         "throttled",
         "`throttled` commits every `commit_interval`, up to the first unsettled record; `latest` "
-        "commits at each ack; `ignore` never commits; `checkpoint` is `throttled` with a store of "
-        "your own; `module:object` is a strategy of your own. If `assign` has nothing but ranges "
-        "and there is no `group_id`, the default is `ignore`.",
+        "at each ack; `ignore` never; `checkpoint` to a store of your own. `module:object` is a "
+        "strategy of your own. The default is `ignore` for ranges without a group.",
     )
     commit_latest_unsafe: bool = setting(
         BOOLEAN,
@@ -283,8 +281,7 @@ class IncomingSettings:
     rate_limit: RateLimit | None = setting(
         RATE,
         None,
-        "The most records that the channel starts, in each process. It may begin with a burst of "
-        "one second's worth, at least one record. Other records wait in their order.",
+        "The most records that the channel starts, in each process. Others wait in their order.",
     )
     concurrency_per_partition: int | None = setting(
         COUNT,
@@ -303,17 +300,15 @@ class IncomingSettings:
         COUNT,
         1000,
         "The most records that are queued or delivered and not settled. At that number fetching "
-        "pauses. The default grows with `concurrency`, with batches, and with the number of "
-        "partitions, so that each has at least one record.",
+        "pauses. The default grows with `concurrency`, batches and the number of partitions.",
     )
     max_in_flight_is_set: bool = False
     max_uncommitted: int | None = setting(
         COUNT,
         None,
         "The most offsets that are settled and not committed. At that number fetching pauses; at "
-        "half of it a commit is sent early. Default: ten times `max_in_flight`, at least 10,000. "
-        "The default pauses only while commits are refused or late, and always at ten times as "
-        "many.",
+        "half of it a commit is sent early. Default: ten times `max_in_flight`, at least 10,000, "
+        "while commits are refused or late, and always ten times as many.",
     )
     drain_timeout_s: float = setting(TIME, "30s", "How long a stop waits for records in flight.")
     revoke_grace_s: float = setting(
@@ -338,9 +333,8 @@ class IncomingSettings:
     offset_metadata_strategy: MetadataStrategy = setting(
         choice(*get_args(MetadataStrategy)),
         "current",
-        "Which string is committed with a position if records are settled out of order. `current`: "
-        "the newest one supplied. `exact`: that of the last record before the position, else the "
-        "newest.",
+        "Which string is committed if records are settled out of order: the newest one, or that of "
+        "the last record before the position.",
     )
     health_enabled: bool = setting(BOOLEAN, True, _HEALTH)
     tracing_enabled: bool = setting(BOOLEAN, True, _TRACING)
@@ -468,7 +462,7 @@ class OutgoingSettings:
     propagate_headers: Sequence[str] | None = setting(
         HEADER_NAMES,
         None,
-        "Copy these headers of the incoming record to its outgoing records, unless they set them.",
+        "Copy these headers of the incoming record to its outgoing records.",
     )
     transactional_id: str | None = setting(
         TEXT,
@@ -560,16 +554,13 @@ class HttpSettings:
     hosts: Sequence[str] | None = setting(
         HOSTS,
         None,
-        "Host names that requests may use, in addition to `localhost`, IP addresses and `host`. "
-        "Under any other name the page and `/api` are refused; on a loopback address everything "
-        "is.",
+        "Host names that requests may use, in addition to `localhost`, IP addresses and `host`.",
     )
     token: str | None = setting(
         TOKEN,
         None,
-        "A bearer token. Better keep it in a file: `token_file`. Every request that changes "
-        "something needs it. Beyond a loopback address the page and `/api` need it to be read, "
-        "too. Probes and `/metrics` never need it.",
+        "A bearer token. Better keep it in a file: `token_file`. Requests that change something "
+        "need it. Beyond a loopback address the page and `/api` need it, too.",
     )
 
 

@@ -197,6 +197,28 @@ async def test_handlers_of_an_unordered_channel_run_at_once() -> None:
         assert 20 <= now() - began < 21
 
 
+async def test_ten_thousand_handlers_run_at_once() -> None:
+    crowd = 10_000
+    app = make_app(ordering="unordered", concurrency=crowd)
+    inside = 0
+    all_are_in = asyncio.Event()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        nonlocal inside
+        inside += 1
+        if inside == crowd:
+            all_are_in.set()
+        # No handler returns before all have started.
+        await all_are_in.wait()
+
+    async with running(app) as test:
+        for number in range(crowd):
+            test.broker.produce("orders", b"%d" % number)
+        await test.settled(timeout=60)
+    assert inside == crowd
+
+
 @pytest.mark.parametrize("turns", [0, 1, 3])
 @in_virtual_time
 async def test_workers_that_share_a_lane_hand_out_each_record_once(turns: int) -> None:
