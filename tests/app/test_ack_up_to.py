@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message
+from tests.app.handlers import Kept
 from tests.app.helpers import (
     committed,
     facts,
@@ -25,27 +26,13 @@ from tests.app.helpers import (
 )
 
 
-class Kept:
-    """An application whose handler keeps its messages unsettled."""
-
-    def __init__(self, **orders: Any) -> None:
-        self.messages: list[Message[bytes]] = []
-        self.app: App = make_app(**{"commit_interval": "100ms", "revoke_grace": "50ms", **orders})
-
-        @self.app.incoming("orders", ack="manual")
-        async def handler(message: Message[bytes]) -> None:
-            self.messages.append(message)
-
-    async def have(self, count: int) -> None:
-        await until(lambda: len(self.messages) == count)
-
-    def up_to(self, at: int, metadata: str | None = None) -> asyncio.Future[bool]:
-        return self.app.channel("orders").ack_up_to(self.messages[at], metadata)
+def keeping(**orders: Any) -> Kept:
+    return Kept(**{"commit_interval": "100ms", "revoke_grace": "50ms", **orders})
 
 
 @in_virtual_time
 async def test_it_settles_the_message_and_those_before_it_and_none_behind() -> None:
-    kept = Kept()
+    kept = keeping()
     async with running(kept.app) as test:
         await send(test, *[b""] * 6)
         await kept.have(6)
@@ -58,7 +45,7 @@ async def test_it_settles_the_message_and_those_before_it_and_none_behind() -> N
 
 @in_virtual_time
 async def test_it_is_true_only_where_it_settles_something() -> None:
-    kept = Kept()
+    kept = keeping()
     async with running(kept.app) as test:
         await send(test, *[b""] * 3)
         await kept.have(3)
@@ -71,7 +58,7 @@ async def test_it_is_true_only_where_it_settles_something() -> None:
 
 @in_virtual_time
 async def test_the_other_partitions_stay_as_they_are() -> None:
-    kept = Kept()
+    kept = keeping()
     async with running(kept.app, partitions=2) as test:
         await send(test, b"", b"", partition=0)
         await send(test, b"", b"", partition=1)
@@ -88,7 +75,7 @@ async def test_the_other_partitions_stay_as_they_are() -> None:
 
 @in_virtual_time
 async def test_what_was_nacked_before_it_stays_with_its_failure_strategy() -> None:
-    kept = Kept(failure_strategy="dead-letter-queue")
+    kept = keeping(failure_strategy="dead-letter-queue")
     broker = make_broker(1)
     async with running(kept.app, broker=broker) as test:
         await send(test, *[b""] * 3)
@@ -140,7 +127,7 @@ async def test_what_still_waits_for_a_handler_before_it_is_left_to_be_handled(
 async def test_between_a_revocation_and_the_assignment_it_counts_if_the_partition_comes_straight_back() -> (
     None
 ):
-    kept = Kept()
+    kept = keeping()
     broker = make_broker(1)
     async with running(kept.app, broker=broker) as test:
         await send(test, *[b""] * 3)
@@ -161,7 +148,7 @@ async def test_between_a_revocation_and_the_assignment_it_counts_if_the_partitio
 
 @in_virtual_time
 async def test_after_the_partition_has_gone_and_after_a_seek_it_is_false() -> None:
-    kept = Kept()
+    kept = keeping()
     async with running(kept.app) as test:
         await send(test, *[b""] * 3)
         await kept.have(3)
@@ -194,7 +181,7 @@ async def test_it_may_be_called_from_any_thread() -> None:
 
 @in_virtual_time
 async def test_latest_confirms_what_can_be_committed_by_then() -> None:
-    kept = Kept(commit_strategy="latest")
+    kept = keeping(commit_strategy="latest")
     async with running(kept.app) as test:
         await send(test, *[b""] * 3)
         await kept.have(3)
@@ -205,7 +192,7 @@ async def test_latest_confirms_what_can_be_committed_by_then() -> None:
 
 @in_virtual_time
 async def test_metadata_goes_with_the_position_and_too_much_of_it_settles_nothing() -> None:
-    kept = Kept()
+    kept = keeping()
     async with running(kept.app) as test:
         await send(test, *[b""] * 2)
         await kept.have(2)
@@ -220,7 +207,7 @@ async def test_metadata_goes_with_the_position_and_too_much_of_it_settles_nothin
 @in_virtual_time
 async def test_what_is_no_message_of_the_channel_is_refused() -> None:
     """Row E5 of the faults."""
-    kept = Kept()
+    kept = keeping()
     other = App({"incoming": {"views": {"group_id": "viewers", "auto_offset_reset": "earliest"}}})
     seen: list[Message[bytes]] = []
 

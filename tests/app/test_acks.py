@@ -17,6 +17,7 @@ import pytest
 from reactive_kafka import Batch, ChannelClosedError, Message, NotOwnerError, TransientBrokerError
 from reactive_kafka.events import HandlerFailed
 from reactive_kafka.testing import NotSettledError
+from tests.app.handlers import keep_messages
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -108,10 +109,7 @@ async def test_a_record_that_cannot_be_decoded_is_settled_in_pre_mode_too(shape:
 
 async def test_manual_acks_only_what_the_handler_says() -> None:
     app, kept = make_app(), list[Message[bytes]]()
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with running(app) as test:
         await send(test, b"", b"", b"")
@@ -130,10 +128,7 @@ async def test_manual_acks_only_what_the_handler_says() -> None:
 
 async def test_manual_may_be_the_way_of_the_channel() -> None:
     app, kept = make_app(ack="manual"), list[Message[bytes]]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept)
 
     async with running(app) as test:
         await send(test, b"")
@@ -191,10 +186,7 @@ async def test_a_raise_after_an_ack_changes_nothing() -> None:
 async def test_every_verdict_but_the_first_answers_false() -> None:
     """Row E1 of the faults."""
     app, kept = make_app(), list[Message[bytes]]()
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with running(app) as test:
         await send(test, b"")
@@ -216,10 +208,7 @@ async def test_verdicts_in_any_order_and_number_count_once_and_nothing_grows_wit
 ) -> None:
     """Row E1 of the faults."""
     app, kept = make_app(failure_strategy="ignore", ack="manual"), list[Message[bytes]]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept)
 
     def verdict(which: str) -> Awaitable[bool]:
         return kept[0].ack() if which == "ack" else kept[0].nack(ValueError("no"))
@@ -244,10 +233,7 @@ async def test_verdicts_in_any_order_and_number_count_once_and_nothing_grows_wit
 
 async def test_a_verdict_is_complete_at_once() -> None:
     app, kept = make_app(), list[Message[bytes]]()
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with running(app) as test:
         await send(test, b"")
@@ -294,10 +280,7 @@ async def test_a_nack_takes_an_exception() -> None:
 @in_virtual_time
 async def test_committed_waits_until_the_group_has_passed_the_record() -> None:
     app, kept = make_app(commit_interval="5s"), list[Message[bytes]]()
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with running(app) as test:
         await send(test, b"", b"", b"")
@@ -336,10 +319,7 @@ def test_a_thread_that_outlives_the_application_is_told_what_was_committed_and_w
     None
 ):
     app, kept, told = make_app(drain_timeout="100ms"), list[Message[bytes]](), list[Any]()
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async def main() -> None:
         async with running(app) as test:
@@ -365,10 +345,7 @@ def test_a_thread_that_outlives_the_application_is_told_what_was_committed_and_w
 @in_virtual_time
 async def test_committed_raises_when_the_partition_is_taken_away_first() -> None:
     app, kept = make_app(revoke_grace="1s"), list[Message[bytes]]()
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with running(app) as test:
         await send(test, b"")
@@ -388,10 +365,7 @@ async def test_committed_raises_when_the_partition_is_taken_away_first() -> None
 
 async def test_committed_raises_at_a_stop_that_cannot_commit() -> None:
     app, kept = make_app(drain_timeout="50ms"), list[Message[bytes]]()
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with running(app) as test:
         await send(test, b"")
@@ -427,10 +401,7 @@ async def test_where_nothing_is_committed_committed_is_an_error_at_the_call() ->
 @in_virtual_time
 async def test_an_ack_while_nobody_has_the_partition_is_answered_at_the_next_assignment() -> None:
     app, kept = make_app(revoke_grace="1s"), list[Message[bytes]]()
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with running(app) as test:
         await send(test, b"")
@@ -453,10 +424,7 @@ async def test_an_ack_while_nobody_has_the_partition_is_answered_at_the_next_ass
 async def test_a_message_that_was_forged_or_is_to_leave_the_process_settles_nothing() -> None:
     """Row E5 of the faults: copies are the message itself, and nothing else is one."""
     app, kept = make_app(ack="manual", commit_interval="100ms"), list[Message[bytes]]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept)
 
     async with running(app) as test:
         await send(test, b"a", b"b")

@@ -5,7 +5,7 @@ a pattern.
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from reactive_kafka import App, Committed, Message, TransientBrokerError
 from reactive_kafka.events import OffsetReset
 from reactive_kafka.testing import MemoryBroker
+from tests.app.handlers import broker_with, keep_messages
 from tests.app.helpers import (
     Recorder,
     facts,
@@ -47,21 +48,6 @@ def noting_app(seen: Seen, recorder: Recorder | None = None, **orders: Any) -> A
     return app
 
 
-def broker_with(*records: int) -> MemoryBroker:
-    """A broker with so many records in each partition of orders, one second apart, from START
-    on.
-    """
-    broker = make_broker(len(records))
-    broker.create_topic("orders", len(records))
-    for partition, count in enumerate(records):
-        for number in range(count):
-            at = START + timedelta(seconds=number)
-            broker.produce(
-                "orders", b"", partition=partition, timestamp_ms=int(at.timestamp() * 1000)
-            )
-    return broker
-
-
 def stored(broker: MemoryBroker) -> dict[int, int]:
     """partition of orders -> what the group has."""
     return {
@@ -90,7 +76,7 @@ def offsets(seen: Seen, partition: int = 0) -> list[int]:
 async def test_reading_begins_there_at_every_start_whatever_is_committed(
     assigned: str, first: int
 ) -> None:
-    broker = broker_with(6)
+    broker = broker_with(6, began=START)
     for start in range(2):
         seen: Seen = []
         async with running(noting_app(seen, assign=[assigned]), broker=broker) as test:
@@ -109,7 +95,7 @@ async def test_reading_begins_there_at_every_start_whatever_is_committed(
 async def test_without_a_place_it_begins_where_the_policy_says_and_later_where_it_had_come_to(
     policy: str, first: int
 ) -> None:
-    broker = broker_with(6)
+    broker = broker_with(6, began=START)
     for start in range(2):
         seen: Seen = []
         async with running(
@@ -125,7 +111,7 @@ async def test_without_a_place_it_begins_where_the_policy_says_and_later_where_i
 
 @in_virtual_time
 async def test_a_place_that_the_log_does_not_have_is_where_the_policy_says() -> None:
-    recorder, seen, broker = Recorder(), Seen(), broker_with(6)
+    recorder, seen, broker = Recorder(), Seen(), broker_with(6, began=START)
     async with running(
         noting_app(seen, recorder, assign=["orders:0:40"], auto_offset_reset="earliest"),
         broker=broker,
@@ -137,7 +123,7 @@ async def test_a_place_that_the_log_does_not_have_is_where_the_policy_says() -> 
 
 @in_virtual_time
 async def test_only_the_partitions_that_are_named_are_read() -> None:
-    seen, broker = Seen(), broker_with(2, 2, 2)
+    seen, broker = Seen(), broker_with(2, 2, 2, began=START)
     async with running(
         noting_app(seen, assign=["orders:0:1", "orders:2:0"]), broker=broker
     ) as test:
@@ -156,15 +142,12 @@ async def test_only_the_partitions_that_are_named_are_read() -> None:
 async def test_a_start_below_what_is_committed_commits_nothing_until_a_record_is_done_and_follows_then() -> (
     None
 ):
-    kept, broker = list[Message[bytes]](), broker_with(5)
+    kept, broker = list[Message[bytes]](), broker_with(5, began=START)
     async with running(noting_app([], assign=["orders:0:0"]), broker=broker):
         await until(lambda: stored(broker) == {0: 5})
     broker.produce("orders", b"", partition=0)
     app = assigned_app(assign=["orders:0:2"])
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with running(app, broker=broker):
         await until(lambda: len(kept) == 4)
@@ -180,7 +163,7 @@ async def test_a_start_below_what_is_committed_commits_nothing_until_a_record_is
 
 @in_virtual_time
 async def test_without_a_group_nothing_is_looked_up_and_nothing_committed() -> None:
-    seen, broker = Seen(), broker_with(3)
+    seen, broker = Seen(), broker_with(3, began=START)
     app = noting_app(
         seen,
         group_id=None,
@@ -203,7 +186,7 @@ async def test_without_a_group_nothing_is_looked_up_and_nothing_committed() -> N
 async def test_when_the_client_is_built_anew_reading_goes_on_where_it_was_and_nothing_runs_twice() -> (
     None
 ):
-    seen, go_on, broker = Seen(), asyncio.Event(), broker_with(6)
+    seen, go_on, broker = Seen(), asyncio.Event(), broker_with(6, began=START)
     app = assigned_app(assign=["orders:0:2"], commit_interval="1h", revoke_grace="1s")
 
     @app.incoming("orders")
@@ -227,7 +210,7 @@ async def test_when_the_client_is_built_anew_reading_goes_on_where_it_was_and_no
 @in_virtual_time
 async def test_a_restart_of_the_channel_goes_on_where_it_stood_and_not_at_the_given_place() -> None:
     for start in ("1", "-1"):
-        seen, broker = Seen(), broker_with(1 if start == "-1" else 3)
+        seen, broker = Seen(), broker_with(1 if start == "-1" else 3, began=START)
         app = assigned_app(assign=[f"orders:0:{start}"])
 
         @app.incoming("orders")
@@ -252,7 +235,7 @@ async def test_a_restart_of_the_channel_goes_on_where_it_stood_and_not_at_the_gi
 
 @in_virtual_time
 async def test_seeks_work_without_a_group_s_assignment() -> None:
-    seen, broker = Seen(), broker_with(4)
+    seen, broker = Seen(), broker_with(4, began=START)
     async with running(noting_app(seen, assign=["orders:0:0"]), broker=broker) as test:
         await until(lambda: len(seen) == 4 and stored(broker) == {0: 4})
         await test.app.channel("orders").seek(tp(), 3)
@@ -341,7 +324,7 @@ async def test_a_restart_takes_the_retry_topics_up_where_their_group_is_by_then(
         if message.payload == b"stop" and seen.count(("orders", 0, 1)) == 1:
             raise KeyError("no")
 
-    broker = broker_with(0)
+    broker = broker_with(0, began=START)
     async with running(app, broker=broker) as test:
         broker.produce("orders", b"again", partition=0)
         await until(lambda: broker.committed(group).get(retry) is not None)
@@ -368,7 +351,7 @@ async def test_a_restart_takes_the_retry_topics_up_where_their_group_is_by_then(
 
 @in_virtual_time
 async def test_a_whole_topic_is_read_in_all_partitions_and_new_ones_from_their_beginning() -> None:
-    broker, seen = broker_with(2, 1), Seen()
+    broker, seen = broker_with(2, 1, began=START), Seen()
     app = noting_app(seen, assign=["orders:*"], auto_offset_reset="latest")
     async with running(app, broker=broker) as test:
         await until(lambda: facts(test).has_joined and len(facts(test).partitions) == 2)
@@ -393,7 +376,7 @@ async def test_a_whole_topic_is_read_in_all_partitions_and_new_ones_from_their_b
 async def test_new_partitions_of_a_whole_topic_disturb_none_of_the_others_and_come_alone_in_hooks() -> (
     None
 ):
-    broker, seen, assigned = broker_with(5), Seen(), list[frozenset[Any]]()
+    broker, seen, assigned = broker_with(5, began=START), Seen(), list[frozenset[Any]]()
     app = assigned_app(
         assign=["orders:*", "refunds:1"], auto_offset_reset="earliest", revoke_grace="1s"
     )
@@ -421,7 +404,7 @@ async def test_new_partitions_of_a_whole_topic_disturb_none_of_the_others_and_co
 
 @in_virtual_time
 async def test_a_whole_topic_may_be_made_later_and_needs_no_group() -> None:
-    broker, seen = MemoryBroker(broker_with(0)._state.clock, auto_create=False), Seen()
+    broker, seen = MemoryBroker(broker_with(0, began=START)._state.clock, auto_create=False), Seen()
     async with running(
         noting_app(seen, assign=["orders:*"], group_id="", commit_strategy="ignore"), broker=broker
     ) as test:

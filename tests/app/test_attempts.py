@@ -18,6 +18,7 @@ from reactive_kafka.errors import BrokerError, CheckpointRefusedError, FatalBrok
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.brokers import Call
 from tests.app.checkpoints import MemoryStore, Rows, Write, app_on
+from tests.app.handlers import take_all
 from tests.app.helpers import in_virtual_time, make_app, make_broker, running, send
 
 FOREVER = 10**6
@@ -26,8 +27,7 @@ REFUSED = FatalBrokerError("refused for ever")
 
 
 def handling(app: App) -> App:
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     return app
 

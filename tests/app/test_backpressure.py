@@ -17,6 +17,7 @@ from reactive_kafka.fetching.budget import PollRequest
 from reactive_kafka.fetching.fetcher import Fetcher
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.checkpoints import Rows, app_on
+from tests.app.handlers import keep_messages, take_all
 from tests.app.helpers import (
     committed,
     facts,
@@ -69,10 +70,7 @@ async def test_max_in_flight_is_respected_exactly(partitions: int) -> None:
 async def test_manual_messages_left_unsettled_stop_the_fetching_until_they_are_settled() -> None:
     """Row E4 of the faults."""
     app, kept = make_app(ack="manual", max_in_flight=5), list[Message[bytes]]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept)
 
     async with running(app) as test:
         await send(test, *[b""] * 20)
@@ -146,10 +144,7 @@ async def test_a_partition_whose_records_nobody_settles_leaves_the_others_their_
 @in_virtual_time
 async def test_a_partition_without_room_for_a_while_is_paused_and_facts_say_so() -> None:
     app, kept = make_app(ack="manual", max_in_flight=2), list[Message[bytes]]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept)
 
     async with running(app, partitions=2) as test:
         await send(test, *[b""] * 5, partition=0)
@@ -555,10 +550,7 @@ async def test_a_window_far_below_the_number_of_partitions_is_kept_by_records_no
     None
 ):
     app, kept = make_app(ack="manual", max_in_flight=10), list[Message[bytes]]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept)
 
     async with running(app, broker=backlog(100, 3)) as test:
         await asyncio.sleep(10)
@@ -672,10 +664,7 @@ async def test_of_two_consumers_each_notices_that_its_own_commits_are_late() -> 
 @in_virtual_time
 async def test_half_of_the_bound_is_committed_before_its_time_and_nobody_waits_for_it() -> None:
     app = make_app(commit_interval="1h", max_uncommitted=100)
-
-    @app.incoming("orders")
-    async def handler(order: bytes) -> None:
-        pass
+    take_all(app)
 
     async with running(app) as test:
         await send(test, *[b""] * 49)

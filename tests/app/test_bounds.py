@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, TransientBrokerError
+from tests.app.handlers import keep_messages
 from tests.app.helpers import (
     facts,
     in_virtual_time,
@@ -89,10 +90,7 @@ async def test_verdicts_that_wait_for_an_assignment_are_no_more_than_what_was_in
     app = make_app(
         ack="manual", max_in_flight=20, concurrency=20, ordering="unordered", revoke_grace="100ms"
     )
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept)
 
     async with running(app) as test:
         await send(test, *[b""] * 200)

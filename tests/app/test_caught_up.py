@@ -11,6 +11,7 @@ import pytest
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.events import HookFailed
 from reactive_kafka.testing import MemoryBroker, TestApp
+from tests.app.handlers import keep_messages, note_offsets, take_all
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,
@@ -92,10 +93,7 @@ async def test_partitions_that_are_empty_are_caught_up_at_once() -> None:
 async def test_it_waits_for_the_slowest_partition_and_for_verdicts() -> None:
     kept, calls, broker = list[Message[bytes]](), list[object](), filled(3, 0, 1)
     app = make_app(value_deserializer="bytes")
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     app.on_caught_up("orders")(calls.append)
     async with running(app, broker=broker):
@@ -276,9 +274,7 @@ async def test_without_a_group_there_is_one_assignment_a_start() -> None:
     catching, broker = Catching(), filled(3)
     app = App({"incoming": {"orders": {"assign": ["orders:0:0"], "commit_strategy": "ignore"}}})
     calls = list[object]()
-
-    @app.incoming("orders")
-    async def handler(payload: bytes) -> None: ...
+    take_all(app)
 
     app.on_caught_up("orders")(calls.append)
     async with TestApp(app, broker=broker):
@@ -304,10 +300,7 @@ async def test_ranges_are_caught_up_at_their_end_or_where_the_log_ends(
 ) -> None:
     broker = filled(20)
     app, told = App({"incoming": {"orders": {"assign": ranges}}}), list[object]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        told.append(message.offset)
+    note_offsets(app, told)
 
     @app.on_caught_up("orders")
     async def caught_up(partitions: frozenset[TopicPartition]) -> None:

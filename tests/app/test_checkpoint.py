@@ -25,6 +25,7 @@ from reactive_kafka.events import (
 )
 from reactive_kafka.testing import TestApp
 from tests.app.checkpoints import GROUP, MemoryStore, Outcome, Rows, Write, app_on, row, store_of
+from tests.app.handlers import keep_messages
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -604,10 +605,7 @@ async def test_a_row_that_somebody_had_meanwhile_did_not_come_straight_back() ->
     rows = Rows()
     app = app_on(rows)
     held: list[Message[bytes]] = []
-
-    @app.incoming("orders", ack="manual")
-    async def hold(message: Message[bytes]) -> None:
-        held.append(message)
+    keep_messages(app, held, ack="manual")
 
     async with running(app) as test:
         await send(test, b"1")
@@ -922,10 +920,7 @@ async def test_metadata_that_an_earlier_owner_stores_while_the_row_is_claimed_is
 async def test_a_message_whose_partition_is_gone_has_no_state() -> None:
     rows, held = Rows(), list[Message[bytes]]()
     app = app_on(rows)
-
-    @app.incoming("orders", ack="manual")
-    async def hold(message: Message[bytes]) -> None:
-        held.append(message)
+    keep_messages(app, held, ack="manual")
 
     async with running(app) as test:
         await send(test, b"1")
@@ -1134,10 +1129,7 @@ async def test_a_store_that_answers_reads_and_takes_no_writes_stays_away_until_i
 
 def test_a_thread_that_outlives_the_application_is_told_that_there_is_no_state_any_more() -> None:
     app, kept, told = app_on(Rows(), drain_timeout="100ms"), list[Message[bytes]](), list[str]()
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async def main() -> None:
         async with running(app) as test:

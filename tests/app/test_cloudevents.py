@@ -29,6 +29,7 @@ from reactive_kafka import (
 from reactive_kafka.events import RecordDeadLettered, RecordIgnored
 from reactive_kafka.testing import TestApp
 from tests.app.brokers import StoredRecord
+from tests.app.handlers import take_all
 from tests.app.helpers import Recorder, committed, in_virtual_time, make_app, running, send, until
 
 STRUCTURED = [("content-type", b"application/cloudevents+json; charset=UTF-8")]
@@ -488,9 +489,7 @@ def test_an_event_without_type_or_source_is_a_nack_that_says_so(waits: bool) -> 
 async def test_emitters_send_events_too() -> None:
     app = out_app(cloud_events={"mode": "structured", "type": "t", "source": "/s"})
     emitter = app.emitter("invoices")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app) as test:
         await emitter.send({"id": 1})
@@ -515,9 +514,7 @@ async def test_emitters_send_events_too() -> None:
 async def test_an_emitters_quick_way_knows_events_from_values() -> None:
     app = out_app()
     emitter = app.emitter("invoices")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app) as test:
         for value in (

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, TransientBrokerError
+from tests.app.handlers import keep_messages
 from tests.app.helpers import (
     committed,
     in_virtual_time,
@@ -56,10 +57,7 @@ async def test_the_interval_commits_what_is_less() -> None:
 async def test_what_waits_behind_an_unsettled_record_is_no_reason_for_a_commit() -> None:
     kept = list[Message[bytes]]()
     app = make_app(commit_interval="10m", commit_every=5, value_deserializer="bytes")
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with running(app) as test:
         await send(test, *[b""] * 20)

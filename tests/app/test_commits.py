@@ -14,6 +14,7 @@ from reactive_kafka.errors import OutcomeUnknownError
 from reactive_kafka.events import CommitFailed, OffsetReset
 from reactive_kafka.testing import MemoryBroker
 from tests.app.brokers import ScriptedFault
+from tests.app.handlers import keep_messages, note_offsets, note_places, take_all
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -37,9 +38,7 @@ def lag(test: object, partition: int = 0) -> int | None:
 @in_virtual_time
 async def test_commits_come_at_every_interval_and_none_without_something_new() -> None:
     app = make_app(commit_interval="5s")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app) as test:
         began = now()
@@ -55,9 +54,7 @@ async def test_commits_come_at_every_interval_and_none_without_something_new() -
 @in_virtual_time
 async def test_one_request_carries_all_partitions_that_moved_and_no_other() -> None:
     app = make_app(commit_interval="1s")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app, partitions=3) as test:
         await send(test, b"", partition=0)
@@ -104,10 +101,7 @@ async def test_whatever_the_order_of_acks_no_commit_passes_an_unsettled_record()
 async def test_gaps_and_trailing_markers_block_nothing_and_lag_reaches_zero() -> None:
     """Row F1 of the faults."""
     app, seen, broker = make_app(commit_interval="1s"), list[int](), make_broker()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     for _ in range(6):
         broker.produce("orders", b"")
@@ -125,10 +119,7 @@ async def test_gaps_and_trailing_markers_block_nothing_and_lag_reaches_zero() ->
 @in_virtual_time
 async def test_markers_behind_an_unsettled_record_wait_for_it() -> None:
     app, kept = make_app(commit_interval="1s"), list[Message[bytes]]()
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with running(app) as test:
         await send(test, b"")
@@ -145,9 +136,7 @@ async def test_a_failed_commit_is_tried_again_at_the_next_tick_by_itself() -> No
     """Row E6 of the faults."""
     recorder = Recorder()
     app = make_app(recorder, commit_interval="5s")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app) as test:
         began = now()
@@ -169,10 +158,7 @@ async def test_a_failed_commit_is_tried_again_at_the_next_tick_by_itself() -> No
 async def test_what_is_acked_while_a_commit_is_on_its_way_that_fails_is_in_the_next_one() -> None:
     """Row E6 of the faults."""
     app, seen = make_app(commit_interval="1s"), list[int]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     async with running(app) as test:
         failing = ScriptedFault(error=TransientBrokerError("coordinator moved"), delay_s=2.5)
@@ -191,9 +177,7 @@ async def test_what_is_acked_while_a_commit_is_on_its_way_that_fails_is_in_the_n
 async def test_a_commit_whose_answer_was_lost_is_unknown_and_sent_again() -> None:
     """Row B2 of the faults."""
     app = make_app(commit_interval="5s")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app) as test:
         test.broker.fail_next("commit", OutcomeUnknownError("no answer"), stored=True)
@@ -208,10 +192,7 @@ async def test_a_commit_whose_answer_was_lost_is_unknown_and_sent_again() -> Non
 async def test_one_commit_is_in_flight_at_most_and_a_slow_one_holds_up_no_handler() -> None:
     """Row B7 of the faults."""
     app, seen = make_app(commit_interval="1s"), list[int]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     async with running(app) as test:
         slow = test.broker.hold("commit")
@@ -230,10 +211,7 @@ async def test_while_the_broker_is_away_nothing_is_lost_and_the_channel_is_not_r
     None
 ):
     app, seen = make_app(commit_interval="1s"), list[int]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     async with running(app) as test:
         await send(test, b"")
@@ -252,9 +230,7 @@ async def test_while_the_broker_is_away_nothing_is_lost_and_the_channel_is_not_r
 @in_virtual_time
 async def test_an_ignoring_channel_commits_nothing() -> None:
     app = make_app(commit_strategy="ignore", commit_interval="1s")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app) as test:
         await send(test, b"", b"")
@@ -282,10 +258,7 @@ def filled(count: int, *, stored: int | None = None) -> MemoryBroker:
 async def test_a_start_at_the_latest_record_is_committed_before_anything_is_read() -> None:
     recorder = Recorder()
     app, seen = make_app(recorder, auto_offset_reset="latest", commit_interval="1s"), list[int]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     async with running(app, broker=filled(3)) as test:
         await asyncio.sleep(2)
@@ -301,10 +274,7 @@ async def test_a_start_at_the_latest_record_is_committed_before_anything_is_read
 @in_virtual_time
 async def test_a_start_at_the_beginning_reads_everything() -> None:
     app, seen = make_app(), list[int]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     async with running(app, broker=filled(3)) as test:
         await test.settled()
@@ -315,10 +285,7 @@ async def test_a_start_at_the_beginning_reads_everything() -> None:
 @in_virtual_time
 async def test_a_stored_position_is_gone_on_from_and_not_committed_again() -> None:
     app, seen = make_app(auto_offset_reset="none", commit_interval="1s"), list[int]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     async with running(app, broker=filled(3, stored=2)) as test:
         await asyncio.sleep(3)
@@ -330,9 +297,7 @@ async def test_a_stored_position_is_gone_on_from_and_not_committed_again() -> No
 async def test_without_a_position_and_a_policy_the_channel_stops_and_says_what_to_do() -> None:
     """Row C14 of the faults."""
     app = make_app(auto_offset_reset="none")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app, broker=filled(3)):
         await until(lambda: app.health().live.status == "DOWN")
@@ -354,10 +319,7 @@ async def test_a_position_that_retention_has_passed_is_reset_counted_and_told(
         filled(6, stored=1),
     )
     broker.delete_records(tp(), 4)
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     async with running(app, broker=broker) as test:
         await asyncio.sleep(3)
@@ -400,10 +362,7 @@ async def test_a_log_that_is_deleted_under_a_paused_reader_is_reset_while_it_run
 async def test_a_log_that_was_cut_off_below_the_position_is_reset_and_read_on() -> None:
     """Row A9 of the faults."""
     app, seen = make_app(auto_offset_reset="latest", commit_interval="1s"), list[int]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     async with running(app, broker=filled(5)) as test:
         await send(test, b"", b"")
@@ -424,10 +383,7 @@ async def test_what_a_cut_off_log_still_has_of_the_unsettled_records_is_read_aga
     None
 ):
     app, kept = make_app(auto_offset_reset="latest", commit_interval="1s"), list[Message[bytes]]()
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with running(app, broker=filled(5, stored=2)) as test:
         await until(lambda: len(kept) == 3)
@@ -445,10 +401,7 @@ async def test_what_a_cut_off_log_still_has_of_the_unsettled_records_is_read_aga
 @in_virtual_time
 async def test_committed_of_a_record_in_a_log_that_was_cut_off_waits_for_the_new_position() -> None:
     app, kept = make_app(auto_offset_reset="latest", commit_interval="100s"), list[Message[bytes]]()
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with running(app, broker=filled(5, stored=5)) as test:
         test.broker.truncate(tp(), 3)
@@ -465,10 +418,7 @@ async def test_committed_of_a_record_in_a_log_that_was_cut_off_waits_for_the_new
 @in_virtual_time
 async def test_positions_that_cannot_be_asked_for_are_asked_for_again() -> None:
     app, seen = make_app(), list[int]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     broker = filled(2)
     broker.fail_next("committed", TransientBrokerError("coordinator moved"), times=3)
@@ -481,10 +431,7 @@ async def test_positions_that_cannot_be_asked_for_are_asked_for_again() -> None:
 async def test_partitions_that_appear_later_are_read_from_their_beginning() -> None:
     """Row C12 of the faults."""
     app, seen = make_app(auto_offset_reset="latest"), list[tuple[int, int]]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append((message.partition, message.offset))
+    note_places(app, seen)
 
     async with running(app, broker=filled(2)) as test:
         hold = test.broker.hold("topics")

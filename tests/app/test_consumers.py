@@ -13,6 +13,7 @@ import pytest
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.events import ChannelStateChanged, ConsumersIdle
 from reactive_kafka.testing import TestApp
+from tests.app.handlers import keep_messages
 from tests.app.helpers import (
     Recorder,
     facts,
@@ -146,10 +147,7 @@ async def test_connections_that_all_have_partitions_or_wait_for_them_are_no_news
 async def test_max_in_flight_is_divided_among_them() -> None:
     kept: list[Message[bytes]] = []
     app = make_app(consumers=2, max_in_flight=10, revoke_grace="100ms")
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with running(app, partitions=2) as test:
         await spread(test, 2)

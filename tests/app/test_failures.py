@@ -32,6 +32,7 @@ from reactive_kafka.events import (
     SendFailed,
 )
 from reactive_kafka.testing import NotSettledError
+from tests.app.handlers import take_all
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -861,9 +862,7 @@ async def test_facts_name_what_nacks_are_counted_by_before_there_is_one(
     keys: dict[str, Any], counted_by: tuple[str, ...]
 ) -> None:
     app = make_app(**keys)
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app) as test:
         assert facts(test).failure_strategies == counted_by
@@ -952,9 +951,7 @@ async def test_what_was_taken_away_before_a_channel_failed_was_not_taken_away_by
 @in_virtual_time
 async def test_a_test_is_told_of_a_commit_strategy_that_fails_as_of_any_other_failure() -> None:
     app = make_app(commit_strategy=f"{__name__}:Fails")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app) as test:
         await send(test, b"")

@@ -12,6 +12,7 @@ from reactive_kafka import ConfigError, Message, TopicPartition, TransientBroker
 from reactive_kafka.errors import ChannelClosedError
 from reactive_kafka.events import HookFailed, Rebalanced
 from reactive_kafka.testing import TestApp
+from tests.app.handlers import keep_messages, note_values, take_all
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,
@@ -62,9 +63,7 @@ async def test_hooks_come_in_their_order_around_the_records() -> None:
 
 async def test_blocking_hooks_run_in_threads() -> None:
     app, threads = make_app(), dict[str, int]()
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     app.on_start(lambda: threads.setdefault("start", threading.get_ident()))
     app.before_stop(lambda: threads.setdefault("stop", threading.get_ident()))
@@ -101,9 +100,7 @@ async def test_reading_begins_when_the_assigned_hooks_have_ended_however_long_th
 
 async def test_several_hooks_of_a_kind_run_one_after_the_other() -> None:
     app, story = make_app(), list[int]()
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     for number in range(3):
 
@@ -150,10 +147,7 @@ async def test_an_ack_in_a_revoked_hook_is_in_the_last_commit() -> None:
         make_app(ack="manual", commit_interval="100s", revoke_grace="30s"),
         list[Message[bytes]](),
     )
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept)
 
     @app.on_revoked("orders")
     async def flush(partitions: Partitions) -> None:
@@ -176,10 +170,7 @@ async def test_a_hook_of_a_rebalance_that_raises_or_hangs_is_told_and_the_rebala
 ):
     recorder = Recorder()
     app, seen = make_app(recorder), list[bytes]()
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None:
-        seen.append(value)
+    note_values(app, seen)
 
     @app.on_assigned("orders")
     async def raises(partitions: Partitions) -> None:
@@ -258,10 +249,7 @@ async def test_whatever_a_hook_of_a_rebalance_raises_is_told_and_the_rebalance_g
 ) -> None:
     recorder, kept, after = Recorder(), list[Message[bytes]](), list[Partitions]()
     app = make_app(recorder, ack="manual", commit_interval="100s")
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept)
 
     @getattr(app, kind)("orders")
     async def hook(partitions: Partitions) -> None:
@@ -362,9 +350,7 @@ async def test_a_hook_that_is_too_late_gets_a_moment_for_its_cleanup_and_one_tha
     """
     recorder, cleaned = Recorder(), list[float]()
     app = make_app(recorder)
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     @app.on_assigned("orders")
     async def cleans(partitions: Partitions) -> None:
@@ -397,9 +383,7 @@ async def test_a_hook_that_is_too_late_gets_a_moment_for_its_cleanup_and_one_tha
 @in_virtual_time
 async def test_a_member_that_ends_in_the_middle_of_a_hook_ends_the_hook() -> None:
     app, ended, entered = make_app(Recorder()), list[BaseException](), asyncio.Event()
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     @app.on_assigned("orders")
     async def waits(partitions: Partitions) -> None:
@@ -424,9 +408,7 @@ async def test_a_member_that_ends_in_the_middle_of_a_hook_ends_the_hook() -> Non
 
 def told_app(story: list[tuple[int, bool]], recorder: Recorder | None = None, **orders: Any) -> Any:
     app = make_app(recorder, **{"commit_interval": "100ms", **orders})
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     @app.on_revoked("orders")
     async def revoked(partitions: Partitions, lost: bool) -> None:
@@ -488,9 +470,7 @@ async def test_it_is_told_that_they_are_lost_where_the_client_broke(
 
 async def test_hooks_with_one_parameter_or_with_any_number_get_the_partitions_alone() -> None:
     app, story = make_app(), list[Any]()
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     @app.on_revoked("orders")
     def one(partitions: Partitions) -> None:
@@ -523,10 +503,7 @@ def test_a_hook_with_three_parameters_and_an_assigned_one_with_two_are_found_at_
 
 async def test_a_start_hook_that_raises_stops_the_start() -> None:
     app, calls = make_app(), list[Any]()
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None:
-        calls.append(value)
+    note_values(app, calls)
 
     @app.on_start
     async def hook() -> None:
@@ -561,10 +538,7 @@ async def test_a_task_that_the_last_start_hook_has_started_finds_the_channels_in
     before: int,
 ) -> None:
     app, handled, watching = make_app(), list[bytes](), list[asyncio.Task[None]]()
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None:
-        handled.append(value)
+    note_values(app, handled)
 
     async def watch() -> None:
         app.channel("orders").pause(reason="not yet")

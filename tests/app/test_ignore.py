@@ -11,6 +11,7 @@ import pytest
 
 from reactive_kafka import Message
 from reactive_kafka.testing import TestApp
+from tests.app.handlers import note_offsets
 from tests.app.helpers import (
     committed,
     facts,
@@ -36,10 +37,7 @@ async def rebalanced(test: TestApp) -> None:
 async def test_acks_commit_nothing_neither_at_a_tick_nor_at_the_end() -> None:
     seen: list[int] = []
     app = make_app(commit_strategy="ignore", commit_interval="100ms")
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     async with running(app) as test:
         await send(test, b"", b"")

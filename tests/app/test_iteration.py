@@ -10,6 +10,7 @@ import pytest
 from reactive_kafka import ChannelClosedError, Message
 from reactive_kafka.events import RecordIgnored
 from reactive_kafka.testing import TestApp
+from tests.app.handlers import take_all
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -170,9 +171,7 @@ async def test_a_channel_that_fails_ends_the_iteration_with_its_reason() -> None
 
 async def test_a_channel_with_a_handler_cannot_be_iterated_over() -> None:
     app = make_app()
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app):
         with pytest.raises(ChannelClosedError, match="has a handler"):

@@ -13,6 +13,7 @@ import pytest
 from reactive_kafka import App, ConfigError, Router
 from reactive_kafka.events import JobFailed, JobLate, JobLeft
 from reactive_kafka.testing import FakeClock, TestApp, run_in_virtual_time
+from tests.app.handlers import take_all
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,
@@ -42,9 +43,7 @@ def ticking(app: App, decorator: Any) -> list[float]:
 
 def with_orders(recorder: Recorder | None = None, **orders: Any) -> App:
     app = make_app(recorder, **orders)
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     return app
 

@@ -14,6 +14,7 @@ from reactive_kafka import App, Batch, Committed, Message, TopicPartition
 from reactive_kafka.events import KeptAcksDropped, OffsetReset
 from reactive_kafka.testing import MemoryBroker
 from tests.app.checkpoints import MemoryStore, Rows
+from tests.app.handlers import broker_with
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -77,14 +78,6 @@ class Handling:
     @property
     def dropped(self) -> list[KeptAcksDropped]:
         return self.recorder.of(KeptAcksDropped)
-
-
-def broker_with(records: int, *, partitions: int = 1) -> MemoryBroker:
-    broker = make_broker(partitions)
-    for partition in range(partitions):
-        for _ in range(records):
-            broker.produce("orders", b"", partition=partition)
-    return broker
 
 
 def user_string(broker: MemoryBroker) -> str:
@@ -262,7 +255,7 @@ async def test_where_all_that_a_poll_brings_is_done_reading_goes_on_behind_it() 
 
 @in_virtual_time
 async def test_the_next_owner_gets_only_what_is_open() -> None:
-    broker = broker_with(6, partitions=2)
+    broker = broker_with(6, 6)
     first, second = Handling(held={1, 3}), Handling(held={1, 3})
     async with running(first.app, broker=broker):
         for partition in (0, 1):
@@ -574,7 +567,7 @@ async def test_a_hot_key_that_hangs_costs_the_others_no_replay() -> None:
 
 @in_virtual_time
 async def test_every_client_of_a_channel_leaves_out_what_is_done_in_its_partitions() -> None:
-    broker = broker_with(5, partitions=2)
+    broker = broker_with(5, 5)
     first = Handling(held={0, 2}, consumers=2)
     async with running(first.app, broker=broker):
         for partition in (0, 1):

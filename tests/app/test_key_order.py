@@ -12,6 +12,7 @@ from reactive_kafka import App, Message
 from reactive_kafka.errors import describe
 from reactive_kafka.events import RecordIgnored
 from reactive_kafka.records import RawRecord
+from tests.app.handlers import keep_messages, note_values
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -340,10 +341,7 @@ async def test_messages_that_nobody_settles_are_bounded_by_max_in_flight_whateve
         make_app(ordering="key", concurrency=4, max_in_flight=100, ack="manual"),
         list[Message[bytes]](),
     )
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept)
 
     async with running(app) as test:
         for number in range(500):
@@ -397,10 +395,7 @@ async def test_a_record_whose_key_cannot_be_told_meets_the_failure_strategy_alon
         ),
         list[bytes](),
     )
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None:
-        seen.append(value)
+    note_values(app, seen)
 
     async with running(app) as test:
         for value in (b"a/1", b"no tenant", b"a/2"):
@@ -443,10 +438,7 @@ async def test_whatever_a_key_function_raises_is_a_nack_of_that_record_alone(odd
         make_app(recorder, ordering="key", key=f"{__name__}:odd_key", failure_strategy="ignore"),
         list[bytes](),
     )
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None:
-        seen.append(value)
+    note_values(app, seen)
 
     async with running(app) as test:
         await send(test, b"1", odd.encode(), b"2", odd.encode(), b"3")
@@ -465,10 +457,7 @@ async def test_whatever_a_key_function_raises_is_a_nack_of_that_record_alone(odd
 @in_virtual_time
 async def test_a_key_function_may_end_the_process_as_a_handler_may(odd: str, code: int) -> None:
     app, seen = make_app(ordering="key", key=f"{__name__}:odd_key", concurrency=1), list[bytes]()
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None:
-        seen.append(value)
+    note_values(app, seen)
 
     async with running(app) as test:
         await send(test, b"1", odd.encode())

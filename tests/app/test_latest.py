@@ -11,6 +11,7 @@ import pytest
 
 from reactive_kafka import App, Batch, IncomingSettings, Message, Progress
 from reactive_kafka.errors import OutcomeUnknownError, TransientBrokerError
+from tests.app.handlers import keep_messages, note_offsets, take_all
 from tests.app.helpers import (
     committed,
     facts,
@@ -79,10 +80,7 @@ async def test_it_passes_an_unsettled_record_only_where_that_was_asked_for(unsaf
         ),
         list[Message[bytes]](),
     )
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        messages.append(message)
+    keep_messages(app, messages)
 
     async with running(app) as test:
         await send(test, b"", b"", b"")
@@ -136,10 +134,7 @@ async def test_acks_while_a_commit_is_on_its_way_go_together_with_the_next() -> 
         make_app(commit_strategy="latest", ack="manual", commit_interval="1h"),
         list[Message[bytes]](),
     )
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        messages.append(message)
+    keep_messages(app, messages)
 
     async with running(app) as test:
         await send(test, *[b""] * 10)
@@ -246,9 +241,7 @@ class Below(EveryThird):
 @in_virtual_time
 async def test_a_strategy_of_the_application_commits_by_its_own_rule() -> None:
     app = make_app(commit_strategy="tests.app.test_latest:Below")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app) as test:
         await send(test, *[b""] * 8)
@@ -296,10 +289,7 @@ async def test_a_strategy_of_the_application_cannot_commit_what_is_not_settled()
         make_app(commit_strategy="tests.app.test_latest:every_third", ack="manual"),
         list[Message[bytes]](),
     )
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        messages.append(message)
+    keep_messages(app, messages)
 
     async with running(app) as test:
         await send(test, *[b""] * 8)
@@ -318,10 +308,7 @@ async def test_an_ack_whose_commit_was_stored_unheard_is_complete_when_the_parti
         make_app(commit_strategy="latest", commit_interval="1h", revoke_grace="1s"),
         list[int](),
     )
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     async with running(app) as test:
         await until(lambda: test.app.channel("orders").is_ready)

@@ -13,6 +13,7 @@ from reactive_kafka import App, Message
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.events import SessionOver, SessionUp
 from reactive_kafka.testing import MemoryBroker
+from tests.app.handlers import keep_messages
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -162,10 +163,7 @@ async def test_what_runs_may_end_and_its_ack_waits_for_the_group() -> None:
     app = make_app(
         session_timeout_ms=6_000, heartbeat_interval_ms=2_000, ack="manual", commit_interval="1s"
     )
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept)
 
     async with running(app) as test:
         await send(test, b"")

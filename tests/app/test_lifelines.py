@@ -18,6 +18,7 @@ from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.events import LoopBlocked, RecordLeft
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.brokers import CommitEntry
+from tests.app.handlers import take_all
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -54,9 +55,7 @@ def noting_app(seen: list[tuple[int, int]], *, hangs: bool = False, **orders: An
 def story_app(story: list[str], **orders: Any) -> App:
     """An application whose hooks note when they run; that of a revocation takes two seconds."""
     app = make_app(**orders)
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     @app.on_assigned("orders")
     async def assigned(partitions: Partitions) -> None:

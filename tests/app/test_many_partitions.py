@@ -11,6 +11,7 @@ from typing import Any
 from reactive_kafka import Message
 from reactive_kafka.testing import TestApp
 from tests.app.brokers import BrokerWithWrappedConsumers, WrappedConsumer
+from tests.app.handlers import keep_messages
 from tests.app.helpers import facts, in_virtual_time, make_app, now, rebalanced, send, until
 
 BY_TIME = ("poll", "wake", "check", "is_member", "session_ends_at", "look", "topic_ids")
@@ -44,10 +45,7 @@ async def calls_with(partitions: int) -> Counter[str]:
     """
     broker, kept = CountedBroker(partitions=partitions), list[Message[bytes]]()
     app = make_app(ack="manual", revoke_grace="100ms", commit_interval="1s")
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept)
 
     async with TestApp(app, broker=broker) as test:
         for partition in range(partitions):

@@ -13,6 +13,7 @@ import pytest
 from reactive_kafka import App, Committed, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.errors import OutcomeUnknownError
 from reactive_kafka.testing import MemoryBroker, TestApp
+from tests.app.handlers import keep_messages
 from tests.app.helpers import (
     facts,
     in_virtual_time,
@@ -40,10 +41,7 @@ def keeping(kept: list[Message[bytes]], **orders: Any) -> App:
     app = make_app(
         **{"commit_interval": "1s", "revoke_grace": "100ms", "ordering": "unordered", **orders}
     )
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     return app
 

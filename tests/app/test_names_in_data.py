@@ -14,6 +14,7 @@ import pytest
 
 from reactive_kafka import App, Message
 from reactive_kafka.testing import MemoryBroker, TestApp
+from tests.app.handlers import note_values
 
 NAME = "planted_by_data"
 PLANTED = f"{NAME}:load"
@@ -110,10 +111,7 @@ async def test_what_the_configuration_names_is(imported: list[str]) -> None:
         list[bytes](),
         MemoryBroker(partitions=1),
     )
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None:
-        seen.append(value)
+    note_values(app, seen)
 
     @app.incoming("letters")
     async def read(letter: Message[bytes]) -> None: ...

@@ -33,6 +33,7 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from tests.app.checkpoints import Rows, app_on, row
+from tests.app.handlers import Kept, keep_messages
 from tests.app.helpers import (
     committed,
     facts,
@@ -50,37 +51,19 @@ from tests.harness.kafka import clients_of
 from tests.tracking.stored import text_with_plans
 
 
+def keeping(**orders: Any) -> Kept:
+    """An application that keeps its messages, and commits by itself once an hour."""
+    rare: dict[str, Any] = {
+        "commit_interval": "1h",
+        "unprocessed_record_max_age": 0,
+        "drain_timeout": "100ms",
+    }
+    return Kept(**{**rare, **orders})
+
+
 def upper(text: str) -> str:
     """A deserializer of the user's."""
     return text.upper()
-
-
-class Kept:
-    """An application whose handler keeps its messages unsettled, and which commits by itself once
-    an hour.
-    """
-
-    def __init__(self, **orders: Any) -> None:
-        self.messages: list[Message[bytes]] = []
-        self.app: App = make_app(
-            **{
-                "commit_interval": "1h",
-                "unprocessed_record_max_age": 0,
-                "drain_timeout": "100ms",
-                **orders,
-            }
-        )
-
-        @self.app.incoming("orders", ack="manual")
-        async def handler(message: Message[bytes]) -> None:
-            self.messages.append(message)
-
-    @property
-    def channel(self) -> Any:
-        return self.app.channel("orders")
-
-    async def have(self, count: int) -> None:
-        await until(lambda: len(self.messages) == count)
 
 
 # -- asking
@@ -88,7 +71,7 @@ class Kept:
 
 @in_virtual_time
 async def test_committed_and_lag_of_every_partition() -> None:
-    kept = Kept()
+    kept = keeping()
     async with running(kept.app, partitions=2) as test:
         await send(test, *[b""] * 5, partition=0)
         await send(test, b"", partition=1)
@@ -110,7 +93,7 @@ async def test_committed_and_lag_of_every_partition() -> None:
 
 @in_virtual_time
 async def test_lag_counts_from_where_reading_began_where_nothing_is_committed() -> None:
-    kept = Kept(auto_offset_reset="latest", assign=["orders:0:3"])
+    kept = keeping(auto_offset_reset="latest", assign=["orders:0:3"])
     broker = make_broker(1)
     for _ in range(5):
         broker.produce("orders", b"", partition=0)
@@ -122,7 +105,7 @@ async def test_lag_counts_from_where_reading_began_where_nothing_is_committed() 
 
 @in_virtual_time
 async def test_committed_is_what_the_group_has_now_and_not_what_was_known() -> None:
-    kept = Kept()
+    kept = keeping()
     broker = make_broker(1)
     async with running(kept.app, broker=broker) as test:
         member = next(iter(broker.members("billing")))
@@ -135,7 +118,7 @@ async def test_committed_is_what_the_group_has_now_and_not_what_was_known() -> N
 
 @in_virtual_time
 async def test_a_broker_that_is_away_is_an_error_and_a_group_is_not_needed() -> None:
-    kept = Kept(group_id=None, assign=["orders:0:0"], commit_strategy="ignore")
+    kept = keeping(group_id=None, assign=["orders:0:0"], commit_strategy="ignore")
     broker = make_broker(1)
     async with running(kept.app, broker=broker) as test:
         await send(test, b"", b"")
@@ -153,7 +136,7 @@ async def test_a_broker_that_is_away_is_an_error_and_a_group_is_not_needed() -> 
 
 @in_virtual_time
 async def test_commit_stores_what_is_settled_at_once() -> None:
-    kept = Kept()
+    kept = keeping()
     async with running(kept.app) as test:
         await send(test, *[b""] * 3)
         await kept.have(3)
@@ -170,7 +153,7 @@ async def test_commit_stores_what_is_settled_at_once() -> None:
 async def test_commit_is_refused_while_there_is_no_client_and_stores_what_was_settled_when_there_is_one() -> (
     None
 ):
-    kept = Kept()
+    kept = keeping()
     async with running(kept.app) as test:
         await send(test, b"", b"")
         await kept.have(2)
@@ -192,7 +175,7 @@ async def test_commit_is_refused_while_there_is_no_client_and_stores_what_was_se
 
 @in_virtual_time
 async def test_a_given_position_is_stored_exactly_and_nothing_more() -> None:
-    kept = Kept()
+    kept = keeping()
     async with running(kept.app) as test:
         await send(test, *[b""] * 5)
         await kept.have(5)
@@ -222,7 +205,7 @@ async def test_a_given_position_is_stored_exactly_and_nothing_more() -> None:
 async def test_what_is_not_safe_or_not_ours_is_refused_and_nothing_is_sent(
     asked: Any, error: type[Exception], said: str
 ) -> None:
-    kept = Kept()
+    kept = keeping()
     async with running(kept.app, partitions=2) as test:
         await send(test, *[b""] * 4)
         await kept.have(4)
@@ -238,7 +221,7 @@ async def test_what_is_not_safe_or_not_ours_is_refused_and_nothing_is_sent(
 
 @in_virtual_time
 async def test_of_several_clients_none_commits_if_one_position_is_refused() -> None:
-    kept = Kept(consumers=2)
+    kept = keeping(consumers=2)
     async with running(kept.app, partitions=2) as test:
         await send(test, b"", partition=0)
         await send(test, b"", partition=1)
@@ -255,7 +238,7 @@ async def test_of_several_clients_none_commits_if_one_position_is_refused() -> N
 
 @in_virtual_time
 async def test_a_commit_that_fails_is_raised_and_what_is_settled_is_stored_later() -> None:
-    kept = Kept(commit_interval="1s")
+    kept = keeping(commit_interval="1s")
     async with running(kept.app) as test:
         await send(test, b"")
         await kept.have(1)
@@ -293,7 +276,7 @@ class Refuses:
 async def test_whatever_keeps_a_commit_from_being_stored_is_raised_as_what_it_is(
     kind: type[BrokerError], positions_given: Any
 ) -> None:
-    kept = Kept()
+    kept = keeping()
     async with running(kept.app) as test:
         await send(test, b"")
         await kept.have(1)
@@ -310,7 +293,7 @@ async def test_whatever_keeps_a_commit_from_being_stored_is_raised_as_what_it_is
 async def test_of_several_clients_each_commits_what_it_can_and_what_one_could_not_is_raised() -> (
     None
 ):
-    kept = Kept(consumers=2)
+    kept = keeping(consumers=2)
     async with running(kept.app, partitions=2) as test:
         await send(test, b"", partition=0)
         await send(test, b"", partition=1)
@@ -325,7 +308,7 @@ async def test_of_several_clients_each_commits_what_it_can_and_what_one_could_no
 
 @in_virtual_time
 async def test_a_commit_that_its_strategy_keeps_from_being_sent_is_raised() -> None:
-    kept = Kept(commit_strategy=f"{__name__}:Refuses")
+    kept = keeping(commit_strategy=f"{__name__}:Refuses")
     async with running(kept.app) as test:
         await send(test, b"")
         await kept.have(1)
@@ -339,7 +322,7 @@ async def test_a_commit_that_its_strategy_keeps_from_being_sent_is_raised() -> N
 async def test_a_commit_in_the_midst_of_a_rebalance_says_that_what_is_settled_was_not_stored() -> (
     None
 ):
-    kept = Kept(revoke_grace="100ms")
+    kept = keeping(revoke_grace="100ms")
     async with running(kept.app) as test:
         await send(test, b"", b"")
         await kept.have(2)
@@ -362,7 +345,7 @@ async def test_a_commit_in_the_midst_of_a_rebalance_says_that_what_is_settled_wa
 async def test_a_commit_that_waits_for_the_one_before_it_says_that_the_connection_was_lost_meanwhile() -> (
     None
 ):
-    kept = Kept()
+    kept = keeping()
     async with running(kept.app) as test:
         await send(test, b"", b"")
         await kept.have(2)
@@ -387,7 +370,7 @@ async def test_a_commit_that_waits_for_the_one_before_it_says_that_the_connectio
 
 @in_virtual_time
 async def test_all_of_it_works_in_the_hooks() -> None:
-    kept, story = Kept(), list[Any]()
+    kept, story = keeping(), list[Any]()
 
     @kept.app.on_assigned("orders")
     async def assigned(partitions: frozenset[TopicPartition]) -> None:
@@ -429,7 +412,7 @@ async def test_all_of_it_works_in_the_hooks() -> None:
 
 @in_virtual_time
 async def test_what_is_left_is_flushed_and_marked_before_the_stop() -> None:
-    kept, told = Kept(), list[Any]()
+    kept, told = keeping(), list[Any]()
 
     @kept.app.before_stop
     async def flush() -> None:
@@ -450,7 +433,7 @@ async def test_what_is_left_is_flushed_and_marked_before_the_stop() -> None:
 
 @in_virtual_time
 async def test_a_string_goes_with_the_next_position_and_is_read_back() -> None:
-    kept = Kept()
+    kept = keeping()
     async with running(kept.app) as test:
         await send(test, b"", b"")
         await kept.have(2)
@@ -466,7 +449,7 @@ async def test_a_string_goes_with_the_next_position_and_is_read_back() -> None:
 
 @in_virtual_time
 async def test_a_partition_that_is_not_ours_takes_none_and_has_none() -> None:
-    kept = Kept()
+    kept = keeping()
     async with running(kept.app):
         assert kept.channel.store_offset_metadata(tp(3), "x") is False
         assert await kept.channel.offset_metadata(tp(3)) is None
@@ -480,7 +463,7 @@ async def test_a_partition_that_is_not_ours_takes_none_and_has_none() -> None:
 
 @in_virtual_time
 async def test_a_partition_that_goes_while_it_is_asked_for_has_none() -> None:
-    kept, joining = Kept(offset_metadata_cache=False), Kept()
+    kept, joining = keeping(offset_metadata_cache=False), keeping()
     broker = make_broker(2)
     async with running(kept.app, broker=broker) as test:
         await send(test, b"", partition=1)
@@ -502,7 +485,7 @@ async def test_a_partition_that_goes_while_it_is_asked_for_has_none() -> None:
 @pytest.mark.parametrize("cache", [True, False])
 @in_virtual_time
 async def test_what_was_read_is_kept_until_a_rebalance_or_asked_for_each_time(cache: bool) -> None:
-    kept = Kept(offset_metadata_cache=cache)
+    kept = keeping(offset_metadata_cache=cache)
     broker = make_broker(1)
     async with running(kept.app, broker=broker) as test:
         await send(test, b"")
@@ -536,7 +519,9 @@ async def test_what_was_read_is_kept_until_a_rebalance_or_asked_for_each_time(ca
 async def test_the_deserializer_makes_a_value_of_a_string_and_sees_no_empty_one(
     deserializer: str | None, text: str, value: object
 ) -> None:
-    kept = Kept(**({} if deserializer is None else {"offset_metadata_deserializer": deserializer}))
+    kept = keeping(
+        **({} if deserializer is None else {"offset_metadata_deserializer": deserializer})
+    )
     async with running(kept.app) as test:
         await send(test, b"")
         await kept.have(1)
@@ -549,7 +534,7 @@ async def test_the_deserializer_makes_a_value_of_a_string_and_sees_no_empty_one(
 
 @in_virtual_time
 async def test_what_it_cannot_read_is_an_error_at_the_read_with_the_cause() -> None:
-    kept = Kept(offset_metadata_deserializer="json")
+    kept = keeping(offset_metadata_deserializer="json")
     async with running(kept.app) as test:
         await send(test, b"")
         await kept.have(1)
@@ -594,10 +579,7 @@ async def test_with_a_store_positions_and_strings_are_those_in_it() -> None:
 
     def storing(kept: list[Message[bytes]]) -> App:
         app = app_on(rows, commit_interval="5s", drain_timeout="100ms", ack="manual")
-
-        @app.incoming("orders")
-        async def handler(message: Message[bytes]) -> None:
-            kept.append(message)
+        keep_messages(app, kept)
 
         @app.on_assigned("orders")
         async def assigned(partitions: frozenset[TopicPartition]) -> None:
@@ -627,7 +609,7 @@ async def test_with_a_store_positions_and_strings_are_those_in_it() -> None:
 
 @in_virtual_time
 async def test_any_groups_positions_and_strings_can_be_read_without_our_own_part_of_them() -> None:
-    kept = Kept()
+    kept = keeping()
     broker = make_broker(2)
     ours = text_with_plans(4, (4, 9), user="their stage")
     async with running(kept.app, broker=broker):
@@ -676,7 +658,7 @@ async def test_all_of_it_on_a_real_cluster(kafka: str) -> None:
         for _ in range(count):
             await (await producer.send(topic, b"1", partition=0))
 
-    kept = Kept(
+    kept = keeping(
         topic=topic,
         group_id=group,
         offset_metadata_cache=False,

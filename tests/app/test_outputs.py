@@ -21,6 +21,7 @@ from reactive_kafka import (
 )
 from reactive_kafka.events import ChannelFailed, RecordIgnored, Unwritten
 from reactive_kafka.testing import MemoryBroker, TestApp
+from tests.app.handlers import take_all
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -377,10 +378,7 @@ async def test_an_outgoing_channel_that_fails_is_not_taken_for_an_incoming_one_o
             "http": {"enabled": False},
         }
     )
-
-    @app.incoming("orders")
-    async def handler(order: bytes) -> None:
-        pass
+    take_all(app)
 
     @app.outgoing("orders")
     async def source() -> AsyncIterator[bytes]:

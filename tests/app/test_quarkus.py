@@ -9,6 +9,7 @@ import pytest
 
 from reactive_kafka import App, Message
 from reactive_kafka.testing import TestApp
+from tests.app.handlers import note_offsets
 from tests.app.helpers import facts, in_virtual_time, running, send, settle_down, tp, until
 
 PREFIX = "mp.messaging.incoming.orders."
@@ -142,9 +143,7 @@ async def test_a_channel_that_is_paused_at_its_assignment_reads_nothing_until_it
         if not seen:
             app.channel("orders").pause()
 
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     async with running(app) as test:
         await send(test, b"")

@@ -14,11 +14,11 @@ from reactive_kafka import App, Batch, ChannelClosedError, CommitRefusedError, C
 from reactive_kafka.events import OffsetReset
 from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
 from tests.app.brokers import commit_from_outside
+from tests.app.handlers import broker_with
 from tests.app.helpers import (
     Recorder,
     facts,
     in_virtual_time,
-    make_broker,
     now,
     positions,
     running,
@@ -27,16 +27,6 @@ from tests.app.helpers import (
 )
 
 Seen = list[tuple[int, int]]
-
-
-def broker_with(*records: int) -> MemoryBroker:
-    """A broker with so many records in each partition of orders."""
-    broker = make_broker(len(records))
-    broker.create_topic("orders", len(records))
-    for partition, count in enumerate(records):
-        for _ in range(count):
-            broker.produce("orders", b"", partition=partition)
-    return broker
 
 
 def noting_app(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Message
+from reactive_kafka import App
 from reactive_kafka.events import (
     LeadersAway,
     LeadersBack,
@@ -19,6 +19,7 @@ from reactive_kafka.events import (
     TopicMissing,
 )
 from reactive_kafka.testing import MemoryBroker, TestApp, VirtualTimeLoop
+from tests.app.handlers import note_places
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,
@@ -42,10 +43,7 @@ def bare_broker() -> MemoryBroker:
 
 def noting_app(seen: list[tuple[int, int]], recorder: Recorder, **orders: Any) -> App:
     app = make_app(recorder, **orders)
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append((message.partition, message.offset))
+    note_places(app, seen)
 
     return app
 

@@ -16,6 +16,7 @@ import pytest
 from reactive_kafka import App, Batch, Message, TopicPartition
 from reactive_kafka.events import HandlerAbandoned, Rebalanced
 from reactive_kafka.testing import MemoryBroker, TestApp
+from tests.app.handlers import keep_messages
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -39,10 +40,7 @@ async def another_member(
 ) -> AsyncIterator[list[Message[bytes]]]:
     """A second application in the group; what it handles."""
     app, seen = make_app(**orders), list[Message[bytes]]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message)
+    keep_messages(app, seen)
 
     async with TestApp(app, broker=broker):
         yield seen
@@ -51,10 +49,7 @@ async def another_member(
 def manual_app(kept: list[Message[bytes]], recorder: Recorder | None = None, **orders: Any) -> App:
     """An application that keeps its messages, to be settled by the test."""
     app = make_app(recorder, ack="manual", **orders)
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept)
 
     return app
 

@@ -12,6 +12,7 @@ import pytest
 from reactive_kafka import App, Message
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.events import CommitFailed, SettledNotStored
+from tests.app.handlers import take_all
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -44,9 +45,7 @@ async def test_what_is_stored_beside_a_refused_position_counts_and_readiness_nam
 ):
     recorder = Recorder()
     app = make_app(recorder, commit_interval="1s")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app, partitions=2) as test:
         test.broker.refuse_positions(tp(BAD), NOT_ALLOWED)
@@ -141,9 +140,7 @@ async def test_a_rebalance_and_a_stop_wait_no_longer_for_a_refused_partition_tha
 ):
     recorder = Recorder()
     app = make_app(recorder, commit_interval="1h")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app, partitions=2) as test:
         test.broker.refuse_positions(tp(BAD), NOT_ALLOWED)
@@ -167,9 +164,7 @@ async def test_a_commit_that_is_asked_for_stores_the_others_and_raises_for_the_r
     None
 ):
     app = make_app(commit_interval="1h")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app, partitions=2) as test:
         test.broker.refuse_positions(tp(BAD), NOT_ALLOWED)
@@ -190,9 +185,7 @@ async def test_a_refused_position_is_stored_soon_after_it_may_be_however_long_th
     None
 ):
     app = make_app(commit_interval="1h")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app, partitions=2) as test:
         test.broker.refuse_positions(tp(BAD), NOT_ALLOWED)

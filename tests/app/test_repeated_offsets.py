@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import Message, TopicPartition
+from reactive_kafka import TopicPartition
 from reactive_kafka.testing import TestApp
 from tests.app.brokers import BrokerWithWrappedConsumers, WrappedConsumer
+from tests.app.handlers import note_places
 from tests.app.helpers import facts, in_virtual_time, make_app, positions, send, until
 
 
@@ -56,10 +57,7 @@ async def test_an_offset_that_the_client_gives_out_twice_is_handled_once(orderin
     """Row F15 of the faults."""
     broker, seen = RepeatingBroker(partitions=2), list[tuple[int, int]]()
     app = make_app(ordering=ordering, commit_interval="100ms")
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append((message.partition, message.offset))
+    note_places(app, seen)
 
     async with TestApp(app, broker=broker) as test:
         # More than one poll.

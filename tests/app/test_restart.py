@@ -14,6 +14,7 @@ import pytest
 from reactive_kafka import App, ChannelClosedError, Message
 from reactive_kafka.events import ChannelFailed, ChannelStateChanged, EndFailed
 from reactive_kafka.testing import TestApp
+from tests.app.handlers import keep_messages
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -144,10 +145,7 @@ async def test_a_message_from_before_a_restart_settles_nothing() -> None:
     """Row E3 of the faults."""
     kept: list[Message[bytes]] = []
     app = make_app(commit_interval="100ms", revoke_grace="100ms")
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with running(app) as test:
         await send(test, b"", b"")

@@ -17,6 +17,7 @@ from reactive_kafka import (
     Router,
     TopicPartition,
 )
+from tests.app.handlers import take_all
 from tests.app.helpers import in_virtual_time, make_app, running, send
 
 
@@ -113,9 +114,7 @@ def test_a_router_is_included_once_and_not_by_itself() -> None:
 
 def test_two_handlers_of_a_channel_are_a_problem_wherever_they_stand() -> None:
     app, router = make_app(), Router()
-
-    @app.incoming("orders")
-    async def first(value: bytes) -> None: ...
+    take_all(app)
 
     @router.incoming("orders")
     async def second(value: bytes) -> None: ...

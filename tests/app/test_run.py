@@ -16,6 +16,7 @@ import pytest
 from reactive_kafka import App, Message
 from reactive_kafka.events import EndFailed, HookFailed
 from tests.app.checkpoints import MemoryStore, Rows
+from tests.app.handlers import take_all
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -90,9 +91,7 @@ async def test_whatever_before_stop_raises_the_last_commits_are_made_and_the_gro
 ) -> None:
     recorder, second = Recorder(), list[str]()
     app = make_app(recorder, commit_interval="1h")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     @app.before_stop
     async def first_hook() -> None:
@@ -119,9 +118,7 @@ async def test_whatever_before_stop_raises_the_last_commits_are_made_and_the_gro
 async def test_a_before_stop_hook_that_cancels_its_own_task_stops_nothing() -> None:
     recorder = Recorder()
     app = make_app(recorder, commit_interval="1h")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     @app.before_stop
     async def hook() -> None:
@@ -360,9 +357,7 @@ async def test_probes_say_down_when_a_run_has_crashed_and_begin_anew_with_the_ne
 
     connector: Any = Crashing()
     app._connector = connector
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     app.configure(overrides={"http": {"enabled": False}})
     await app.start()

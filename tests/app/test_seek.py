@@ -14,13 +14,13 @@ import pytest
 from reactive_kafka import App, Message, NotOwnerError, TopicPartition, by
 from reactive_kafka.events import OffsetReset
 from reactive_kafka.testing import MemoryBroker
+from tests.app.handlers import broker_with, keep_messages, noting_app
 from tests.app.helpers import (
     Recorder,
     committed,
     facts,
     in_virtual_time,
     make_app,
-    make_broker,
     positions,
     rebalanced,
     running,
@@ -32,33 +32,11 @@ from tests.app.helpers import (
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def noting_app(seen: list[int], recorder: Recorder | None = None, **orders: Any) -> App:
-    app = make_app(recorder, **{"commit_interval": "100ms", **orders})
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
-
-    return app
-
-
 def manual_app(kept: list[Message[bytes]], **orders: Any) -> App:
     app = make_app(**{"commit_interval": "100ms", "revoke_grace": "100ms", **orders})
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     return app
-
-
-def broker_with(records: int) -> MemoryBroker:
-    """A broker with records one second apart, from START on."""
-    broker = make_broker(1)
-    for number in range(records):
-        at = START + timedelta(seconds=number)
-        broker.produce("orders", b"", partition=0, timestamp_ms=int(at.timestamp() * 1000))
-    return broker
 
 
 # -- where to
@@ -84,7 +62,7 @@ def broker_with(records: int) -> MemoryBroker:
 )
 @in_virtual_time
 async def test_reading_goes_on_there(where: Any, next_offset: int) -> None:
-    seen, broker = list[int](), broker_with(10)
+    seen, broker = list[int](), broker_with(10, began=START)
     async with running(noting_app(seen), broker=broker) as test:
         await test.settled()
         seen.clear()
@@ -99,7 +77,7 @@ async def test_reading_goes_on_there(where: Any, next_offset: int) -> None:
 async def test_records_are_counted_from_the_first_one_without_a_verdict_however_many_are_queued() -> (
     None
 ):
-    kept, broker = list[Message[bytes]](), broker_with(10)
+    kept, broker = list[Message[bytes]](), broker_with(10, began=START)
     async with running(manual_app(kept), broker=broker) as test:
         await until(lambda: len(kept) == 10)
         for number in (0, 1, 2, 5):
@@ -115,7 +93,7 @@ async def test_records_are_counted_from_the_first_one_without_a_verdict_however_
 async def test_before_reading_begins_they_are_counted_from_where_it_would(
     policy: str, first: int
 ) -> None:
-    seen, broker = list[int](), broker_with(10)
+    seen, broker = list[int](), broker_with(10, began=START)
     app = noting_app(seen, auto_offset_reset=policy)
 
     @app.on_assigned("orders")
@@ -144,7 +122,7 @@ async def test_where_nobody_may_choose_a_position_records_are_counted_from_none(
 
 @in_virtual_time
 async def test_any_pair_of_topic_and_number_is_taken() -> None:
-    seen, broker = list[int](), broker_with(3)
+    seen, broker = list[int](), broker_with(3, began=START)
     async with running(noting_app(seen), broker=broker) as test:
         await test.settled()
         await test.app.channel("orders").seek(("orders", 0), 2)
@@ -191,7 +169,7 @@ async def test_a_partition_that_is_not_ours_cannot_be_sought() -> None:
 async def test_a_place_that_the_log_does_not_have_is_where_the_policy_says(
     policy: str, next_offset: int, where: int
 ) -> None:
-    recorder, seen, broker = Recorder(), list[int](), broker_with(5)
+    recorder, seen, broker = Recorder(), list[int](), broker_with(5, began=START)
     async with running(noting_app(seen, recorder), broker=broker) as test:
         await test.settled()
     broker.delete_records(tp(), 2)
@@ -216,7 +194,7 @@ async def test_a_place_that_the_log_does_not_have_is_where_the_policy_says(
 
 @in_virtual_time
 async def test_a_seek_moves_no_committed_position_by_itself_and_the_next_ack_does() -> None:
-    kept, broker = list[Message[bytes]](), broker_with(10)
+    kept, broker = list[Message[bytes]](), broker_with(10, began=START)
     app = manual_app(kept)
     async with running(app, broker=broker) as test:
         await until(lambda: len(kept) == 10)
@@ -242,7 +220,7 @@ async def test_a_seek_moves_no_committed_position_by_itself_and_the_next_ack_doe
 
 @in_virtual_time
 async def test_after_a_seek_back_commits_never_pass_an_unsettled_record() -> None:
-    kept, broker = list[Message[bytes]](), broker_with(6)
+    kept, broker = list[Message[bytes]](), broker_with(6, began=START)
     app = manual_app(kept)
     async with running(app, broker=broker) as test:
         await until(lambda: len(kept) == 6)
@@ -271,7 +249,7 @@ def committed_in(broker: MemoryBroker) -> int | None:
 
 @in_virtual_time
 async def test_what_was_in_flight_settles_nothing_any_more() -> None:
-    kept, broker = list[Message[bytes]](), broker_with(4)
+    kept, broker = list[Message[bytes]](), broker_with(4, began=START)
     app = manual_app(kept)
     async with running(app, broker=broker) as test:
         await until(lambda: len(kept) == 4)
@@ -291,7 +269,7 @@ async def test_what_was_in_flight_settles_nothing_any_more() -> None:
 
 @in_virtual_time
 async def test_what_waited_is_dropped_and_a_running_handler_holds_nothing_back() -> None:
-    seen, hang, broker = list[int](), asyncio.Event(), broker_with(5)
+    seen, hang, broker = list[int](), asyncio.Event(), broker_with(5, began=START)
     app = make_app(commit_interval="100ms")
 
     @app.incoming("orders")
@@ -339,7 +317,7 @@ async def test_other_partitions_do_not_notice() -> None:
 
 @in_virtual_time
 async def test_a_seek_back_outlives_a_rebalance_before_anything_is_committed() -> None:
-    kept, broker = list[Message[bytes]](), broker_with(6)
+    kept, broker = list[Message[bytes]](), broker_with(6, began=START)
     app = manual_app(kept)
     async with running(app, broker=broker) as test:
         await until(lambda: len(kept) == 6)
@@ -360,7 +338,7 @@ async def test_a_seek_back_outlives_a_rebalance_before_anything_is_committed() -
 
 @in_virtual_time
 async def test_a_seek_forward_outlives_a_rebalance_before_anything_is_committed() -> None:
-    kept, broker = list[Message[bytes]](), broker_with(6)
+    kept, broker = list[Message[bytes]](), broker_with(6, began=START)
     app = manual_app(kept)
     async with running(app, broker=broker) as test:
         await until(lambda: len(kept) == 6)
@@ -378,7 +356,7 @@ async def test_a_seek_forward_outlives_a_rebalance_before_anything_is_committed(
 
 @in_virtual_time
 async def test_in_a_hook_it_says_where_reading_begins() -> None:
-    seen, broker = list[int](), broker_with(6)
+    seen, broker = list[int](), broker_with(6, began=START)
     app = noting_app(seen)
 
     @app.on_assigned("orders")
@@ -396,7 +374,7 @@ async def test_in_a_hook_it_says_where_reading_begins() -> None:
 
 @in_virtual_time
 async def test_it_cannot_be_sought_while_it_is_being_let_go() -> None:
-    kept, broker = list[Message[bytes]](), broker_with(2)
+    kept, broker = list[Message[bytes]](), broker_with(2, began=START)
     app = manual_app(kept, revoke_grace="3s")
     async with running(app, broker=broker) as test:
         await until(lambda: len(kept) == 2)

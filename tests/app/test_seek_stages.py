@@ -18,6 +18,7 @@ from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.brokers import Request
 from tests.app.checkpoints import Rows, app_on, row, store_of
+from tests.app.handlers import keep_messages, note_offsets
 from tests.app.helpers import (
     committed,
     in_virtual_time,
@@ -68,10 +69,7 @@ CALLS: list[tuple[str, Request]] = [
 def app_of(kind: Kind, seen: list[int]) -> App:
     settings = {"commit_interval": "100ms", **kind.settings}
     app = app_on(Rows(), **settings) if kind.rows else make_app(**settings)
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     return app
 
@@ -249,10 +247,7 @@ async def test_a_seek_whose_place_is_found_while_the_partition_drains_is_refused
     None
 ):
     app, kept = make_app(commit_interval="100ms", revoke_grace="5s"), list[Message[bytes]]()
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with broker_of(KINDS["group"]) as broker, running(app, broker=broker) as test:
         await until(lambda: len(kept) == 5)
@@ -276,10 +271,7 @@ async def test_a_partition_that_came_straight_back_goes_where_was_sought_while_i
     None
 ):
     app, kept = make_app(commit_interval="100ms", revoke_grace="100ms"), list[Message[bytes]]()
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with broker_of(KINDS["group"]) as broker, running(app, broker=broker):
         await until(lambda: len(kept) == 5)
@@ -302,10 +294,7 @@ async def test_with_a_store_the_row_is_claimed_anew_for_a_place_that_was_sought_
 ):
     rows, seen = Rows(), list[int]()
     app = app_on(rows, commit_interval="100ms")
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     async with broker_of(KINDS["checkpoint"]) as broker, running(app, broker=broker) as test:
         await until(lambda: len(seen) == 10)

@@ -29,6 +29,7 @@ from reactive_kafka import (
 )
 from reactive_kafka.events import RecordIgnored, RecordsSkipped
 from reactive_kafka.testing import FakeClock, run_in_virtual_time
+from tests.app.handlers import note_values, take_all
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -655,8 +656,7 @@ def test_handlers_of_a_channel_have_one_ack_mode() -> None:
     @app.incoming("orders", ack="pre", when=lambda message: True)
     async def first(order: bytes) -> None: ...
 
-    @app.incoming("orders")
-    async def second(order: bytes) -> None: ...
+    take_all(app)
 
     with pytest.raises(
         ConfigError,
@@ -917,9 +917,7 @@ async def test_no_handler_settles_a_broadcast_record_alone() -> None:
                 settle()
             errors.append("refused")
 
-    @app.incoming("orders")
-    async def patient(value: bytes) -> None:
-        done.append(value)
+    note_values(app, done)
 
     async with running(app) as test:
         await send(test, b"x")

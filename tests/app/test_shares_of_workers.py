@@ -15,6 +15,7 @@ from reactive_kafka.broker.client import Poll
 from reactive_kafka.fetching.intake import RecordIntake
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.testing import MemoryBroker
+from tests.app.handlers import take_all
 from tests.app.helpers import facts, in_virtual_time, make_app, make_broker, now, running, until
 
 ORDERS: list[dict[str, Any]] = [{}, {"ordering": "key"}, {"ordering": "unordered"}]
@@ -57,10 +58,7 @@ async def test_fast_handlers_get_no_crumbs_however_many_workers_there_may_be(
     order: dict[str, Any], concurrency: int, chunks: list[int]
 ) -> None:
     app = make_app(concurrency=concurrency, **order)
-
-    @app.incoming("orders")
-    async def handler(payload: bytes) -> None:
-        pass
+    take_all(app)
 
     broker = make_broker(100)
     write(broker, 100 * 200, 100)

@@ -11,6 +11,7 @@ from reactive_kafka import App
 from reactive_kafka.events import TransactionHangs
 from reactive_kafka.records import RecordBytes
 from reactive_kafka.testing import MemoryBroker
+from tests.app.handlers import note_values
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,
@@ -27,10 +28,7 @@ PATIENT = {"transaction_timeout_ms": 600_000}
 
 def reading(recorder: Recorder, seen: list[bytes], **orders: object) -> App:
     app = make_app(recorder, **orders)
-
-    @app.incoming("orders")
-    async def handler(order: bytes) -> None:
-        seen.append(order)
+    note_values(app, seen)
 
     return app
 

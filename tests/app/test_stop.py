@@ -13,6 +13,7 @@ from reactive_kafka import ChannelClosedError, ConfigError, Message
 from reactive_kafka.events import HandlerAbandoned, HookFailed, StopWaits
 from reactive_kafka.handlers.blocking_calls import calls_in_threads
 from reactive_kafka.testing import MemoryBroker
+from tests.app.handlers import keep_messages, note_values, take_all
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -176,10 +177,7 @@ async def test_a_blocking_handler_that_never_ends_is_left_to_itself() -> None:
 @in_virtual_time
 async def test_a_manual_message_left_unsettled_is_waited_for_and_may_still_be_acked() -> None:
     app, kept = make_app(ack="manual", drain_timeout="30s"), list[Message[bytes]]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept)
 
     async with running(app) as test:
         await send(test, b"")
@@ -228,10 +226,7 @@ async def test_a_stop_that_waits_for_records_says_once_for_which_and_for_how_lon
 async def test_a_stop_that_is_soon_over_says_nothing_of_waiting() -> None:
     recorder = Recorder()
     app, kept = make_app(recorder, ack="manual"), list[Message[bytes]]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept)
 
     async with running(app) as test:
         await send(test, b"")
@@ -244,10 +239,7 @@ async def test_a_stop_that_is_soon_over_says_nothing_of_waiting() -> None:
 @in_virtual_time
 async def test_a_nack_while_stopping_is_an_end_to_the_waiting_too() -> None:
     app, kept = make_app(ack="manual", drain_timeout="30s"), list[Message[bytes]]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept)
 
     async with running(app) as test:
         await send(test, b"")
@@ -316,9 +308,7 @@ async def test_a_stop_of_a_failed_channel_keeps_to_the_deadline_of_its_failure()
 @in_virtual_time
 async def test_a_commit_that_is_not_answered_holds_up_the_end_for_its_deadline_only() -> None:
     app = make_app(commit_interval="100s")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     async with running(app) as test:
         await send(test, b"")
@@ -367,9 +357,7 @@ async def test_before_stop_runs_when_handlers_have_ended_and_acks_in_it_count() 
 async def test_a_hook_that_raises_or_never_ends_holds_up_no_stop() -> None:
     recorder = Recorder()
     app = make_app(recorder, drain_timeout="5s")
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None: ...
+    take_all(app)
 
     @app.before_stop
     async def raises() -> None:
@@ -400,10 +388,7 @@ async def test_a_stop_before_a_start_and_a_second_stop_do_nothing() -> None:
 
 async def test_an_application_can_be_run_again() -> None:
     app, seen, broker = make_app(), list[bytes](), make_broker()
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None:
-        seen.append(value)
+    note_values(app, seen)
 
     for value in (b"first", b"second"):
         async with running(app, broker=broker) as test:
@@ -520,10 +505,7 @@ async def test_an_application_that_has_crashed_says_why_when_it_is_stopped_and_c
     None
 ):
     app, broker, seen = make_app(), make_broker(), list[bytes]()
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None:
-        seen.append(value)
+    note_values(app, seen)
 
     connector = BrokenConnector(broker)
     app._connector = connector
@@ -611,10 +593,7 @@ async def test_a_hundred_starts_that_end_half_way_leave_no_task_thread_or_descri
 
 def test_an_application_can_be_run_on_one_loop_after_another() -> None:
     app, seen = make_app(), list[bytes]()
-
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None:
-        seen.append(value)
+    note_values(app, seen)
 
     async def once() -> None:
         async with running(app) as test:

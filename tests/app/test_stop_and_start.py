@@ -10,6 +10,7 @@ import pytest
 
 from reactive_kafka import App, ChannelClosedError, Message, TopicPartition
 from reactive_kafka.events import ChannelStateChanged
+from tests.app.handlers import keep_messages, note_offsets
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -415,10 +416,7 @@ async def test_a_channel_that_was_never_iterated_over_can_be_stopped_and_started
 async def test_pauses_last_through_a_stop_and_a_late_ack_settles_nothing() -> None:
     kept: list[Message[bytes]] = []
     app = make_app(drain_timeout="100ms")
-
-    @app.incoming("orders", ack="manual")
-    async def handler(message: Message[bytes]) -> None:
-        kept.append(message)
+    keep_messages(app, kept, ack="manual")
 
     async with running(app) as test:
         await send(test, b"")
@@ -443,10 +441,7 @@ async def test_partitions_without_a_group_go_on_where_they_were_settled() -> Non
         App({"incoming": {"orders": {"assign": ["orders:0:0"], "commit_strategy": "ignore"}}}),
         list[int](),
     )
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     async with running(app) as test:
         await send(test, b"", b"", b"")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import Batch, Message
+from tests.app.handlers import keep_messages
 from tests.app.helpers import facts, in_virtual_time, make_app, running, send
 
 KINDS: list[dict[str, Any]] = [
@@ -65,10 +66,7 @@ async def test_an_ack_that_comes_when_nothing_else_happens_is_timed_within_a_ten
     None
 ):
     app, held = make_app(ack="manual", commit_interval="100s"), list[Message[bytes]]()
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        held.append(message)
+    keep_messages(app, held)
 
     async with running(app) as test:
         await send(test, b"")

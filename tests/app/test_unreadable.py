@@ -11,6 +11,7 @@ import pytest
 from reactive_kafka import App, Message
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.events import ReadFailed, UnreadableSkipped
+from tests.app.handlers import note_places
 from tests.app.helpers import (
     Recorder,
     facts,
@@ -31,10 +32,7 @@ def noting_app(
     handled: list[tuple[int, int]], recorder: Recorder | None = None, **orders: Any
 ) -> App:
     app = make_app(recorder, **{"commit_interval": "0.1s", **orders})
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        handled.append((message.partition, message.offset))
+    note_places(app, handled)
 
     return app
 

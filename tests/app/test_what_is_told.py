@@ -24,6 +24,7 @@ from reactive_kafka.events import (
 )
 from reactive_kafka.testing import TestApp
 from tests.app.checkpoints import Rows, app_on
+from tests.app.handlers import note_offsets, take_all
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,
@@ -40,10 +41,7 @@ from tests.app.helpers import (
 async def test_a_store_that_is_away_at_the_start_is_told_once_and_once_that_it_is_back() -> None:
     rows, recorder, seen = Rows(), Recorder(), list[int]()
     app = app_on(rows, recorder)
-
-    @app.incoming("orders")
-    async def handler(message: Message[bytes]) -> None:
-        seen.append(message.offset)
+    note_offsets(app, seen)
 
     async def come_back() -> None:
         await asyncio.sleep(120)
@@ -209,9 +207,7 @@ async def test_a_secret_file_that_others_may_read_is_told_at_the_start(
     app = make_app(
         security_protocol="SASL_SSL", sasl_plain_username="u", sasl_plain_password_file=str(secret)
     )
-
-    @app.incoming("orders")
-    async def handler(order: bytes) -> None: ...
+    take_all(app)
 
     await start_and_stop(app)
     (told,) = (record for record in caplog.records if "password" in record.getMessage())

@@ -5,8 +5,11 @@ takes a second.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager
+from pathlib import Path
 
 from click.testing import CliRunner
 
@@ -15,7 +18,7 @@ from reactive_kafka.cli.commands import commands
 from reactive_kafka.subscription import Topics
 from reactive_kafka.testing import MemoryBroker
 from tests.broker.members import Member
-from tests.cli.process import Ended
+from tests.cli.process import Ended, environment
 
 
 def cli_on(
@@ -34,6 +37,38 @@ def cli_on(
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return Ended(done.exit_code, done.stdout, done.stderr)
+
+
+def cli_in(cwd: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Ended:
+    """Run a command to its end as a user does in a folder.
+
+    For commands that start nothing. What they import from the user's folders is forgotten afterwards.
+    """
+    with _as_user_in(cwd, env):
+        done = CliRunner().invoke(commands, arguments)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return Ended(done.exit_code, done.stdout, done.stderr)
+
+
+@contextmanager
+def _as_user_in(cwd: Path, env: Mapping[str, str] | None) -> Iterator[None]:
+    """The folder, the environment and the search path of a process that a user starts."""
+    modules, path, environ = set(sys.modules), sys.path[:], dict(os.environ)
+    ours = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]))
+    try:
+        with chdir(cwd):
+            os.environ.clear()
+            os.environ.update(environment(env))
+            yield
+    finally:
+        os.environ.clear()
+        os.environ.update(environ)
+        sys.path[:] = path
+        for name in set(sys.modules) - modules:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file is not None and not file.startswith(ours):
+                del sys.modules[name]
 
 
 def make_broker(partitions: int = 2, *topics: str) -> MemoryBroker:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.inside import cli_in
 from tests.cli.process import cli
 
 SHOP = """\
@@ -85,7 +86,7 @@ def test_it_prints_all_handlers_of_a_channel_in_the_order_in_which_they_are_aske
     (tmp_path / "shop.py").write_text(MANY)
     config = '[incoming.orders]\ngroup_id = "shop"\nbroadcast = false\n[outgoing.invoices]\n'
     (tmp_path / "reactive-kafka.toml").write_text(config)
-    ended = cli("check", "shop:app", cwd=tmp_path)
+    ended = cli_in(tmp_path, "check", "shop:app")
     assert (ended.code, ended.err) == (0, "")
     lines = [line for line in ended.out.splitlines() if line.startswith(("  handler", "  from"))]
     assert lines == [
@@ -127,7 +128,7 @@ def test_a_secret_file_that_others_may_read_is_warned_of(folder: Path) -> None:
         'sasl_plain_password = "hunter2"', 'sasl_plain_password_file = "password"'
     )
     (folder / "reactive-kafka.toml").write_text(config)
-    ended = cli("check", "shop:app", cwd=folder)
+    ended = cli_in(folder, "check", "shop:app")
     assert (ended.code, ended.err) == (0, "")
     (warning,) = (line for line in ended.out.splitlines() if line.startswith("warning "))
     assert (
@@ -178,7 +179,7 @@ def test_it_shows_the_sources_and_who_yields_and_what_feeds_each_outgoing_channe
 ) -> None:
     (tmp_path / "shop.py").write_text(SENDERS)
     (tmp_path / "reactive-kafka.toml").write_text(ALL_SENT)
-    ended = cli("check", "shop:app", cwd=tmp_path)
+    ended = cli_in(tmp_path, "check", "shop:app")
     assert (ended.code, ended.err) == (0, "")
     blocks = {block.splitlines()[0]: block.splitlines()[1:] for block in ended.out.split("\n\n")}
     orders = blocks["incoming orders: topic orders, group shop"]
@@ -199,7 +200,7 @@ def test_it_shows_the_sources_and_who_yields_and_what_feeds_each_outgoing_channe
 
 
 def test_without_all_it_prints_what_differs_from_the_defaults(folder: Path) -> None:
-    ended = cli("check", "shop:app", cwd=folder)
+    ended = cli_in(folder, "check", "shop:app")
     block = ended.out.split("\n\n")[1].splitlines()
     assert block == [
         "incoming orders: topic shop.orders, group shop",
@@ -215,7 +216,7 @@ def test_without_all_it_prints_what_differs_from_the_defaults(folder: Path) -> N
 
 def test_sources_are_lines_variables_decorators_and_defaults(folder: Path) -> None:
     env = {"REACTIVE_KAFKA__INCOMING__ORDERS__REVOKE_GRACE": "7s"}
-    ended = cli("check", "shop:app", "--sources", "--all", cwd=folder, env=env)
+    ended = cli_in(folder, "check", "shop:app", "--sources", "--all", env=env)
     block = ended.out.split("\n\n")[1].splitlines()
     variable = "environment variable REACTIVE_KAFKA__INCOMING__ORDERS__REVOKE_GRACE"
     assert {
@@ -230,7 +231,7 @@ def test_sources_are_lines_variables_decorators_and_defaults(folder: Path) -> No
 
 
 def test_json_has_channels_handlers_settings_with_sources_and_warnings(folder: Path) -> None:
-    ended = cli("check", "shop:app", "--json", cwd=folder)
+    ended = cli_in(folder, "check", "shop:app", "--json")
     assert (ended.code, ended.err) == (0, "")
     found = json.loads(ended.out)
     orders = found["channels"]["incoming"]["orders"]
@@ -252,7 +253,7 @@ def test_json_has_channels_handlers_settings_with_sources_and_warnings(folder: P
 def test_json_has_the_problems_of_a_wrong_configuration_too(folder: Path) -> None:
     wrong = CONFIG.replace("commit_interval", "comit_interval") + "[http]\nport = 70000\n"
     (folder / "bad.toml").write_text(wrong)
-    ended = cli("check", "shop:app", "--config", "bad.toml", "--json", cwd=folder)
+    ended = cli_in(folder, "check", "shop:app", "--config", "bad.toml", "--json")
     assert ended.code == 2
     problems = json.loads(ended.out)["problems"]
     assert ["comit_interval" in problems[0], "70000" in problems[1]] == [True, True]
@@ -264,14 +265,14 @@ def test_json_has_warnings_and_strict_counts_them(folder: Path) -> None:
     )
     (folder / "unused.toml").write_text(unused)
     options = ("--config", "unused.toml", "--json")
-    ended = cli("check", "shop:app", *options, cwd=folder)
+    ended = cli_in(folder, "check", "shop:app", *options)
     (warning,) = json.loads(ended.out)["warnings"]
     assert "has no effect" in warning
-    assert cli("check", "shop:app", *options, "--strict", cwd=folder).code == 2
+    assert cli_in(folder, "check", "shop:app", *options, "--strict").code == 2
 
 
 def test_secrets_are_masked(folder: Path) -> None:
-    ended = cli("check", "shop:app", cwd=folder)
+    ended = cli_in(folder, "check", "shop:app")
     assert "sasl_plain_password = ***" in ended.out
     assert "hunter2" not in ended.out + ended.err
 
@@ -282,17 +283,17 @@ def test_what_has_no_effect_is_a_warning_and_with_strict_an_error(folder: Path) 
     )
     (folder / "unused.toml").write_text(unused)
     told = "warning        unused.toml, line 10: [incoming.orders] dead_letter_queue.topic = 'letters': has no effect"
-    ended = cli("check", "shop:app", "--config", "unused.toml", cwd=folder)
+    ended = cli_in(folder, "check", "shop:app", "--config", "unused.toml")
     assert (ended.code, ended.err) == (0, "")
     (line,) = [line for line in ended.out.splitlines() if line.startswith("warning")]
     assert line.startswith(told)
     assert ended.out.endswith("shop:app is fine: 3 incoming, 1 outgoing\n")
-    ended = cli("check", "shop:app", "--config", "unused.toml", "--strict", cwd=folder)
+    ended = cli_in(folder, "check", "shop:app", "--config", "unused.toml", "--strict")
     assert ended.code == 2
     assert told in ended.out
     assert ended.err.endswith("Error: 1 warning, and with --strict there must be none\n")
     assert "is fine" not in ended.out
-    assert cli("check", "shop:app", "--strict", cwd=folder).code == 0
+    assert cli_in(folder, "check", "shop:app", "--strict").code == 0
 
 
 @pytest.mark.parametrize(
@@ -307,18 +308,18 @@ def test_an_application_that_nothing_was_declared_for_is_told(
     more: str, is_told: bool, folder: Path
 ) -> None:
     (folder / "empty.py").write_text("from reactive_kafka import App\n\napp = App()\n" + more)
-    ended = cli("check", "empty:app", cwd=folder)
+    ended = cli_in(folder, "check", "empty:app")
     assert (ended.code, ended.err) == (0, "")
     told = "\nwarning: the application has no handler, source or hook: is the module that declares them imported?\n"
     assert (told in ended.out) is is_told
-    assert cli("check", "empty:app", "--strict", cwd=folder).code == (2 if is_told else 0)
+    assert cli_in(folder, "check", "empty:app", "--strict").code == (2 if is_told else 0)
 
 
 def test_every_problem_is_listed_and_it_exits_with_2(folder: Path) -> None:
     (folder / "bad.toml").write_text(
         CONFIG.replace("commit_interval", "comit_interval") + "[http]\nport = 70000\n"
     )
-    ended = cli("check", "shop:app", "--config", "bad.toml", cwd=folder)
+    ended = cli_in(folder, "check", "shop:app", "--config", "bad.toml")
     assert ended.code == 2
     assert "2 problems in the configuration" in ended.err
     assert "bad.toml, line 11: [incoming.orders] comit_interval" in ended.err
@@ -328,7 +329,7 @@ def test_every_problem_is_listed_and_it_exits_with_2(folder: Path) -> None:
 
 def test_a_handler_that_does_not_fit_is_a_problem_too(folder: Path) -> None:
     (folder / "other.toml").write_text(CONFIG.replace("[incoming.orders]", "[incoming.ordres]"))
-    ended = cli("check", "shop:app", "--config", "other.toml", cwd=folder)
+    ended = cli_in(folder, "check", "shop:app", "--config", "other.toml")
     assert ended.code == 2
     assert "no [incoming.orders] is configured" in ended.err
     assert "did you mean 'ordres'?" in ended.err
@@ -336,12 +337,12 @@ def test_a_handler_that_does_not_fit_is_a_problem_too(folder: Path) -> None:
 
 def test_config_replaces_what_the_app_was_given(folder: Path) -> None:
     (folder / "prod.toml").write_text(CONFIG.replace("kafka:9092", "prod:9092"))
-    ended = cli("check", "shop:app", "--config", "prod.toml", cwd=folder)
+    ended = cli_in(folder, "check", "shop:app", "--config", "prod.toml")
     assert ended.out.splitlines()[:2] == ["configuration  prod.toml", "brokers        prod:9092"]
 
 
 def test_a_file_that_is_not_there_is_wrong_usage(folder: Path) -> None:
-    ended = cli("check", "shop:app", "--config", "nowhere.toml", cwd=folder)
+    ended = cli_in(folder, "check", "shop:app", "--config", "nowhere.toml")
     assert ended.code == 2
     assert "nowhere.toml" in ended.err
 
@@ -363,7 +364,7 @@ def test_it_says_what_is_read_whatever_names_it(keys: str, line: str, folder: Pa
     (folder / "reads.toml").write_text(
         f"[incoming.orders]\n{group}{keys}\n[incoming.clicks]\ngroup_id = 'c'\n[outgoing.invoices]\n"
     )
-    ended = cli("check", "shop:app", "--config", "reads.toml", cwd=folder)
+    ended = cli_in(folder, "check", "shop:app", "--config", "reads.toml")
     assert (ended.code, ended.err) == (0, "")
     assert line in ended.out.splitlines()
     assert "  pattern = " not in ended.out
@@ -412,7 +413,7 @@ def test_it_names_where_spark_is_and_mode_pool_and_payload_of_each_spark_functio
 ) -> None:
     (tmp_path / "shop.py").write_text(SPARK_SHOP)
     (tmp_path / "reactive-kafka.toml").write_text(SPARK_CONFIG)
-    ended = cli("check", "shop:app", "--all", cwd=tmp_path)
+    ended = cli_in(tmp_path, "check", "shop:app", "--all")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert "spark          sc://spark:15002/;token=***" in lines
@@ -465,7 +466,7 @@ def test_it_shows_memory_channels_with_who_sends_and_who_handles(tmp_path: Path)
     (tmp_path / "shop.py").write_text(STAGES)
     channels = "[incoming.orders]\ngroup_id = 'g'\n[outgoing.invoices]\n[memory.mails]\n[memory.stage]\nmax_in_flight = 5"
     (tmp_path / "reactive-kafka.toml").write_text(channels)
-    ended = cli("check", "shop:app", cwd=tmp_path)
+    ended = cli_in(tmp_path, "check", "shop:app")
     assert (ended.code, ended.err) == (0, "")
     blocks = {block.splitlines()[0]: block.splitlines()[1:] for block in ended.out.split("\n\n")}
     assert blocks["memory stage: at most 5 values in flight"] == [
@@ -488,7 +489,7 @@ def test_a_memory_channel_without_a_handler_is_a_problem(tmp_path: Path) -> None
         "[incoming.orders]\ngroup_id = 'g'\n[outgoing.invoices]\n[memory.stage]\n[memory.mails]\n"
     )
     (tmp_path / "reactive-kafka.toml").write_text(channels)
-    ended = cli("check", "shop:app", cwd=tmp_path)
+    ended = cli_in(tmp_path, "check", "shop:app")
     assert ended.code == 2
     assert (
         "line 5: [memory.mails]: no handler takes its values: it needs an @app.incoming('mails')"

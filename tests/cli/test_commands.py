@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from reactive_kafka.cli.commands import MODULES, commands
-from tests.cli.process import cli
+from tests.cli.inside import cli_in
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 
@@ -42,14 +42,14 @@ def test_the_page_has_a_section_with_an_example_for_each_command(command: str) -
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_command_has_a_help_with_examples(name: str, tmp_path: Path) -> None:
-    ended = cli(name, "--help", cwd=tmp_path)
+    ended = cli_in(tmp_path, name, "--help")
     assert ended.code == 0
     assert "Examples:" in ended.out
     assert f"reactive-kafka {name}" in ended.out.partition("Examples:")[2]
 
 
 def test_the_list_of_commands_fits_80_columns_and_no_text_is_cut(tmp_path: Path) -> None:
-    ended = cli("--help", cwd=tmp_path, env={"COLUMNS": "80"})
+    ended = cli_in(tmp_path, "--help", env={"COLUMNS": "80"})
     lines = ended.out.partition("Commands:\n")[2].splitlines()
     assert [line.split()[0] for line in lines] == list(MODULES)
     assert all(line.endswith(".") and not line.endswith("...") for line in lines)
@@ -57,7 +57,7 @@ def test_the_list_of_commands_fits_80_columns_and_no_text_is_cut(tmp_path: Path)
 
 
 def test_options_name_their_environment_variable(tmp_path: Path) -> None:
-    said = " ".join(cli("run", "--help", cwd=tmp_path).out.split())
+    said = " ".join(cli_in(tmp_path, "run", "--help").out.split())
     for variable in ("PORT", "LOG_FORMAT", "EXIT_ON_FAILURE", "APP_DIR"):
         assert f"REACTIVE_KAFKA_{variable}" in said
 
@@ -74,7 +74,7 @@ def test_options_name_their_environment_variable(tmp_path: Path) -> None:
 def test_an_unknown_command_is_wrong_usage(
     words: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:
-    ended = cli(*words, cwd=tmp_path)
+    ended = cli_in(tmp_path, *words)
     assert ended.code == 2
     assert said in ended.err
 

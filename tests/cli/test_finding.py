@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.process import Ended, cli
+from tests.cli.inside import cli_in
+from tests.cli.process import Ended
 
 BILLING = """\
 from reactive_kafka import App
@@ -35,12 +36,12 @@ def refused(ended: Ended) -> str:
 def test_a_missing_module_names_the_folder_and_one_that_is_close(
     command: str, folder: Path
 ) -> None:
-    said = refused(cli(command, "biling:app", cwd=folder))
+    said = refused(cli_in(folder, command, "biling:app"))
     assert f"there is no module 'biling' in {folder}; did you mean 'billing'?" in said
 
 
 def test_a_missing_attribute_names_the_apps_that_are_there(folder: Path) -> None:
-    said = refused(cli("check", "billing:ap", cwd=folder))
+    said = refused(cli_in(folder, "check", "billing:ap"))
     assert "has no 'ap'; did you mean billing:app?" in said
 
 
@@ -48,18 +49,18 @@ def test_a_missing_attribute_names_the_apps_that_are_there(folder: Path) -> None
 def test_a_module_without_a_file_is_named_all_the_same(target: str, folder: Path) -> None:
     name, attribute = target.split(":")
     assert f"{name} has no {attribute!r}; there is no App in {name}" in refused(
-        cli("check", target, cwd=folder)
+        cli_in(folder, "check", target)
     )
 
 
 def test_an_attribute_that_raises_is_told_with_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "lazy.py").write_text("def __getattr__(name):\n    raise OSError(f'no {name}')\n")
-    said = refused(cli("check", "lazy:app", cwd=tmp_path))
+    said = refused(cli_in(tmp_path, "check", "lazy:app"))
     assert f"lazy:app cannot be looked up: OSError: no app ({tmp_path / 'lazy.py'}:2)" in said
 
 
 def test_something_that_is_no_app_is_named_by_its_type(folder: Path) -> None:
-    said = refused(cli("check", "billing:other", cwd=folder))
+    said = refused(cli_in(folder, "check", "billing:other"))
     assert "billing:other is not an App but of type 'int'; did you mean billing:app?" in said
 
 
@@ -75,7 +76,7 @@ def test_something_that_is_no_app_is_named_by_its_type(folder: Path) -> None:
 def test_a_target_that_is_written_wrongly_shows_the_right_form(
     target: str, text: str, folder: Path
 ) -> None:
-    assert text in refused(cli("check", target, cwd=folder))
+    assert text in refused(cli_in(folder, "check", target))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_what_fails_in_the_users_module_is_told_with_file_and_line(
 ) -> None:
     file = tmp_path / "broken.py"
     file.write_text(source)
-    said = refused(cli("run", "broken:app", cwd=tmp_path))
+    said = refused(cli_in(tmp_path, "run", "broken:app"))
     assert "broken cannot be imported: " + text.format(file=file) in said
 
 
@@ -106,14 +107,14 @@ def test_the_module_is_looked_for_in_app_dir(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    assert cli("check", "billing:app", "--app-dir", str(folder), cwd=elsewhere).code == 0
+    assert cli_in(elsewhere, "check", "billing:app", "--app-dir", str(folder)).code == 0
     env = {"REACTIVE_KAFKA_APP_DIR": str(folder)}
-    assert cli("check", "billing:app", cwd=elsewhere, env=env).code == 0
-    refused(cli("check", "billing:app", cwd=elsewhere))
+    assert cli_in(elsewhere, "check", "billing:app", env=env).code == 0
+    refused(cli_in(elsewhere, "check", "billing:app"))
 
 
 def test_a_wrong_decorator_is_told_as_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(
         BILLING + "\n\n@app.incoming('orders')\nasync def f(a: str, b: str) -> None: ...\n"
     )
-    assert "a handler takes one parameter" in refused(cli("check", "wrong:app", cwd=tmp_path))
+    assert "a handler takes one parameter" in refused(cli_in(tmp_path, "check", "wrong:app"))

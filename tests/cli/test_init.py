@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from reactive_kafka.cli.new_project.project_names import names_of
+from tests.cli.inside import cli_in
 from tests.cli.process import cli, environment
 
 
@@ -53,7 +54,7 @@ def test_what_exists_is_refused_and_left_alone(existing: str, tmp_path: Path) ->
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("mine")
     before = sorted(tmp_path.rglob("*"))
-    ended = cli("init", existing, cwd=tmp_path)
+    ended = cli_in(tmp_path, "init", existing)
     assert ended.code == 2
     assert "exists already" in ended.err
     assert sorted(tmp_path.rglob("*")) == before
@@ -83,19 +84,19 @@ def test_a_module_name_is_made_from_the_folder(folder: str, module: str) -> None
 
 @pytest.mark.parametrize("folder", ["---", "日本", " "])
 def test_a_folder_without_letters_is_refused(folder: str, tmp_path: Path) -> None:
-    ended = cli("init", f"./{folder}", cwd=tmp_path)
+    ended = cli_in(tmp_path, "init", f"./{folder}")
     assert ended.code == 2
     assert "choose a folder" in ended.err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_empty_name_is_refused(tmp_path: Path) -> None:
-    assert cli("init", "", cwd=tmp_path).code == 2
+    assert cli_in(tmp_path, "init", "").code == 2
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    ended = cli("init", "file/project", cwd=tmp_path)
+    ended = cli_in(tmp_path, "init", "file/project")
     assert ended.code == 1
     assert "cannot write" in ended.err

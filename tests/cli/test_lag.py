@@ -19,6 +19,7 @@ from reactive_kafka.subscription import Topics
 from reactive_kafka.testing import MemoryBroker
 from tests.broker.members import Member
 from tests.cli import inside
+from tests.cli.inside import cli_in
 from tests.cli.process import cli
 from tests.harness.kafka import clients_of
 
@@ -235,7 +236,7 @@ async def test_a_running_member_is_not_disturbed(servers: str, group: str, tmp_p
 
 
 def test_a_broker_that_is_away_exits_with_1_and_a_short_text(tmp_path: Path) -> None:
-    ended = cli("lag", "--bootstrap-servers", "127.0.0.1:1", "--group", "g", cwd=tmp_path)
+    ended = cli_in(tmp_path, "lag", "--bootstrap-servers", "127.0.0.1:1", "--group", "g")
     assert ended.code == 1
     assert "127.0.0.1:1" in ended.err
     assert "Traceback" not in ended.err
@@ -254,14 +255,14 @@ def test_a_broker_that_is_away_exits_with_1_and_a_short_text(tmp_path: Path) -> 
 )
 def test_wrong_usage_exits_with_2(arguments: tuple[str, ...], text: str, tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text("")
-    ended = cli("lag", *arguments, cwd=tmp_path)
+    ended = cli_in(tmp_path, "lag", *arguments)
     assert ended.code == 2
     assert text in ended.err
 
 
 def test_a_group_that_no_channel_has_exits_with_1_and_names_those_there(tmp_path: Path) -> None:
     (tmp_path / "reactive-kafka.toml").write_text('[incoming.orders]\ngroup_id = "billing"\n')
-    ended = cli("lag", "--group", "biling", cwd=tmp_path)
+    ended = cli_in(tmp_path, "lag", "--group", "biling")
     assert ended.code == 1
     assert "has group biling; there are: orders: group billing, topic orders" in ended.err
 
@@ -270,7 +271,7 @@ def test_an_embedded_broker_cannot_be_asked_from_outside(tmp_path: Path) -> None
     (tmp_path / "c.toml").write_text(
         '[kafka]\nbootstrap_servers = "embedded"\n[incoming.orders]\ngroup_id = "g"\n'
     )
-    ended = cli("lag", "--config", "c.toml", cwd=tmp_path)
+    ended = cli_in(tmp_path, "lag", "--config", "c.toml")
     assert ended.code == 1
     assert "only the process of the application can reach that broker" in ended.err
 
@@ -301,6 +302,6 @@ def test_positions_in_a_store_and_none_at_all_are_told() -> None:
 def test_a_channel_whose_pattern_does_not_fit_a_topic_is_not_asked_for_it(tmp_path: Path) -> None:
     config = tmp_path / "shop.toml"
     config.write_text('[incoming.orders]\ngroup_id = "billing"\npattern = "orders-.*"\n')
-    ended = cli("lag", "--config", str(config), "--topic", "clicks", cwd=tmp_path)
+    ended = cli_in(tmp_path, "lag", "--config", str(config), "--topic", "clicks")
     assert ended.code == 1
     assert "has topic clicks; there are: orders: group billing, pattern orders-.*" in ended.err

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.process import cli
+from tests.cli.inside import cli_in
 from tests.config.loading import loaded
 
 SHOP = """\
@@ -61,7 +61,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_an_application_may_name_the_file_itself(folder: Path) -> None:
-    ended = cli("check", "shop:app", cwd=folder)
+    ended = cli_in(folder, "check", "shop:app")
     assert (ended.code, ended.err) == (0, "")
     assert "configuration  application.properties" in ended.out
     assert "incoming orders: topic shop-orders, group shop" in ended.out
@@ -69,14 +69,8 @@ def test_an_application_may_name_the_file_itself(folder: Path) -> None:
 
 def test_later_files_win_key_by_key(folder: Path) -> None:
     (folder / "more.toml").write_text("[incoming.orders]\nconcurrency = 3\n")
-    ended = cli(
-        "check",
-        "shop:app",
-        "--config",
-        "application.properties",
-        "--config",
-        "more.toml",
-        cwd=folder,
+    ended = cli_in(
+        folder, "check", "shop:app", "--config", "application.properties", "--config", "more.toml"
     )
     assert (ended.code, ended.err) == (0, "")
     assert "configuration  application.properties, more.toml" in ended.out
@@ -85,18 +79,18 @@ def test_later_files_win_key_by_key(folder: Path) -> None:
 
 
 def test_the_yaml_of_quarkus_is_read_as_its_properties_are(folder: Path) -> None:
-    ended = cli("check", "--from-quarkus", "application.properties", cwd=folder)
+    ended = cli_in(folder, "check", "--from-quarkus", "application.properties")
     (folder / "application.yaml").write_text(YAML)
-    as_yaml = cli("check", "--from-quarkus", "application.yaml", cwd=folder)
+    as_yaml = cli_in(folder, "check", "--from-quarkus", "application.yaml")
     assert (as_yaml.code, as_yaml.err) == (0, "")
     assert as_yaml.out == ended.out.replace("application.properties", "application.yaml")
-    served = cli("check", "shop:app", "--config", "application.yaml", cwd=folder)
+    served = cli_in(folder, "check", "shop:app", "--config", "application.yaml")
     assert (served.code, served.err) == (0, "")
     assert "incoming orders: topic shop-orders, group shop" in served.out
 
 
 def test_what_is_printed_is_a_configuration_that_says_the_same(folder: Path) -> None:
-    ended = cli("check", "--from-quarkus", "application.properties", cwd=folder)
+    ended = cli_in(folder, "check", "--from-quarkus", "application.properties")
     assert (ended.code, ended.err) == (0, "")
     printed = folder / "reactive-kafka.toml"
     printed.write_text(ended.out)
@@ -107,7 +101,7 @@ def test_what_is_printed_is_a_configuration_that_says_the_same(folder: Path) -> 
 
 def test_the_profile_is_the_environments(folder: Path) -> None:
     environ = {**os.environ, "REACTIVE_KAFKA_PROFILE": "dev"}
-    ended = cli("check", "--from-quarkus", "application.properties", cwd=folder, env=environ)
+    ended = cli_in(folder, "check", "--from-quarkus", "application.properties", env=environ)
     assert 'topic = "dev-orders"' in ended.out
     assert ended.out.startswith("# What application.properties means, profile dev.\n")
 
@@ -117,7 +111,7 @@ def test_problems_are_told_and_nothing_is_printed(folder: Path) -> None:
         file.write(
             "mp.messaging.incoming.orders.lazy-client=true\nmp.messaging.incoming.orders.ordred=key\n"
         )
-    ended = cli("check", "--from-quarkus", "application.properties", cwd=folder)
+    ended = cli_in(folder, "check", "--from-quarkus", "application.properties")
     assert (ended.code, ended.out) == (2, "")
     assert "2 problems in the configuration" in ended.err
     assert "line 8: mp.messaging.incoming.orders.lazy-client = 'true': not supported" in ended.err
@@ -127,8 +121,8 @@ def test_problems_are_told_and_nothing_is_printed(folder: Path) -> None:
 def test_strict_refuses_warnings_here_too(folder: Path) -> None:
     with (folder / "application.properties").open("a") as file:
         file.write("smallrye.messaging.worker.p.max-concurrency=3\n")
-    assert cli("check", "--from-quarkus", "application.properties", cwd=folder).code == 0
-    ended = cli("check", "--from-quarkus", "application.properties", "--strict", cwd=folder)
+    assert cli_in(folder, "check", "--from-quarkus", "application.properties").code == 0
+    ended = cli_in(folder, "check", "--from-quarkus", "application.properties", "--strict")
     assert ended.code == 2
     assert "1 warning, and with --strict there must be none" in ended.err
 
@@ -151,6 +145,6 @@ def test_strict_refuses_warnings_here_too(folder: Path) -> None:
 def test_what_cannot_be_meant_is_wrong_usage(
     folder: Path, arguments: tuple[str, ...], said: str
 ) -> None:
-    ended = cli("check", *arguments, cwd=folder)
+    ended = cli_in(folder, "check", *arguments)
     assert ended.code == 2
     assert said in ended.err

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.inside import cli_in
 from tests.cli.process import COMMAND, Running, cli, running
 
 SERVICE = """\
@@ -104,7 +105,7 @@ def test_a_configuration_file_in_another_folder_is_watched(
     [(("--workers", "2"), "--workers"), (("--until-end",), "--until-end")],
 )
 def test_it_cannot_be_combined_with(folder: Path, option: tuple[str, ...], named: str) -> None:
-    ended = cli("run", "service:app", "--reload", *option, cwd=folder)
+    ended = cli_in(folder, "run", "service:app", "--reload", *option)
     assert ended.code == 2
     assert "--reload cannot be combined with" in ended.err
     assert named in ended.err

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from reactive_kafka.spark.session.kafka_source import PINNED, connector_jars
-from tests.cli.process import cli
+from tests.cli.inside import cli_in
 
 
 @pytest.mark.spark
 def test_the_jars_are_put_where_they_were_asked_for(tmp_path: Path) -> None:
-    ended = cli("spark", "jars", "--to", "jars", cwd=tmp_path)
+    ended = cli_in(tmp_path, "spark", "jars", "--to", "jars")
     assert (ended.code, ended.out) == (0, "jars\n"), ended.err
     assert {jar.name for jar in (tmp_path / "jars").iterdir()} == {
         artifact.jar for artifact in PINNED
@@ -22,7 +22,7 @@ def test_the_jars_are_put_where_they_were_asked_for(tmp_path: Path) -> None:
 
 def test_without_maven_it_exits_with_1(tmp_path: Path) -> None:
     env = {"REACTIVE_KAFKA_CACHE": str(tmp_path / "cache"), "PATH": "/nonexistent"}
-    ended = cli("spark", "jars", "--to", "jars", cwd=tmp_path, env=env)
+    ended = cli_in(tmp_path, "spark", "jars", "--to", "jars", env=env)
     assert (ended.code, ended.out) == (1, "")
     assert "install Maven" in ended.err
     assert not (tmp_path / "jars").exists()
@@ -31,13 +31,13 @@ def test_without_maven_it_exits_with_1(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [("--to", "file"), ("--from", "x"), ("more",)])
 def test_wrong_usage_exits_with_2(arguments: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    ended = cli("spark", "jars", *arguments, cwd=tmp_path)
+    ended = cli_in(tmp_path, "spark", "jars", *arguments)
     assert (ended.code, ended.out) == (2, "")
 
 
 @pytest.mark.spark
 def test_a_folder_that_cannot_be_made_is_named_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    ended = cli("spark", "jars", "--to", "file/jars", cwd=tmp_path)
+    ended = cli_in(tmp_path, "spark", "jars", "--to", "file/jars")
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == "Error: cannot write to file/jars: Not a directory: file/jars\n"

@@ -23,6 +23,10 @@ from tests.app.helpers import Recorder, make_app, make_broker, now, tasks_left, 
 
 LONGEST_S = 3_600.0
 
+# How often the state is looked at: often while something happens, seldom in a long wait.
+OFTEN_S = 0.01
+SELDOM_S = 0.5
+
 
 class StartError(Exception):
     """Raised by the start hook when the story wants it to."""
@@ -45,6 +49,7 @@ class Story:
         self.start_fails = False
         self.stop_fails = False
         self.exits = False
+        self.look_s = OFTEN_S
         self.handled: set[int] = set()
         self.ahead: list[CommitEntry] = []
         self.calls: list[asyncio.Task[None]] = []
@@ -154,7 +159,7 @@ async def watch(story: Story, seen: list[str]) -> None:
         state = story.state()
         if not seen or seen[-1] != state:
             seen.append(state)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(story.look_s)
 
 
 async def play(clock: FakeClock, steps: list[Callable[[Story], Awaitable[None]]]) -> None:
@@ -168,7 +173,10 @@ async def play(clock: FakeClock, steps: list[Callable[[Story], Awaitable[None]]]
     await story.bring_broker_back()
     await story.mend()
     story.exits = False
+    await asyncio.wait(story.calls, timeout=10.0)
+    story.look_s = SELDOM_S
     await asyncio.wait(story.calls)
+    story.look_s = OFTEN_S
     await story.stop()
     await story.start()
     await story.send()
@@ -192,7 +200,7 @@ async def play(clock: FakeClock, steps: list[Callable[[Story], Awaitable[None]]]
 def unexpected(seen: list[str]) -> list[tuple[str, str]]:
     """Changes that are neither in the table nor the beginning of the next run.
 
-    A look comes each 10 ms, so that states which are left at once may not be seen.
+    States that are left before the next look are not seen.
     """
     order = list(TRANSITIONS)
     return [

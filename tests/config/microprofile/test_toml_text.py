@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka.config.load import toml_of_quarkus
@@ -201,6 +201,8 @@ def channels(side: str) -> st.SearchStrategy[dict[str, dict[str, str]]]:
     )
 
 
+# An example has up to six channels, each with attributes of its own.
+@settings(max_examples=40)
 @given(channels("incoming"), channels("outgoing"), st.booleans())
 def test_any_channels_are_the_same_in_toml(
     incoming: dict[str, dict[str, str]], outgoing: dict[str, dict[str, str]], is_quoted: bool
