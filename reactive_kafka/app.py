@@ -27,7 +27,7 @@ from reactive_kafka.handlers.dependencies.depends import Factory
 from reactive_kafka.handlers.router import Decorators
 from reactive_kafka.handlers.unknown_channels import unknown_channel_problem
 from reactive_kafka.observe.events import ActionTaken, Observer, Observers, SafeCaller, checked
-from reactive_kafka.observe.facts import AppFacts, SparkFacts
+from reactive_kafka.observe.facts import AppFacts, ApplicationIdentity, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.log_setup import (
     LOGGER,
@@ -36,11 +36,13 @@ from reactive_kafka.observe.log_setup import (
     is_logging_configured,
 )
 from reactive_kafka.observe.logs import LogObserver
+from reactive_kafka.observe.recent_events import RecentEvents
 from reactive_kafka.outgoing.target import Target
 from reactive_kafka.planning.added_channel import plan_added_channel, read_added_channel
 from reactive_kafka.planning.application_plan import plan_application
 from reactive_kafka.planning.channel_plans import AppPlan
 from reactive_kafka.planning.dependency_graph import graph_of
+from reactive_kafka.runtime.application_identity import identity_of
 from reactive_kafka.runtime.failed_start import tell_failed_start
 from reactive_kafka.runtime.package_checks import check_extras
 from reactive_kafka.runtime.run import Run
@@ -78,10 +80,16 @@ class App(Decorators):
         self._source = config
         self._overrides: Mapping[str, Any] | None = None
         self._log = LogObserver()
-        self._observer: Observer = Observers(
-            [self._log, checked(observer)] if observer is not None else [self._log]
-        )
+        # The past that the page shows.
+        self.recent_events = RecentEvents(self._wall_time)
+        observers: list[Observer] = [self._log, self.recent_events]
+        if observer is not None:
+            observers.append(checked(observer))
+        self._observer: Observer = Observers(observers)
         self._clock: Clock = SYSTEM_CLOCK
+        self._module = sys._getframe(1).f_globals.get("__name__", "")
+        # When the last run was started (monotonic).
+        self._started_at: float | None = None
         self._connector: Connector | None = None
         self._spark_engine: Any = None
         self._stores: OpenStore | None = None
@@ -98,6 +106,10 @@ class App(Decorators):
         self._ended: str | None = None
         # Action -> outcome -> actions of operators.
         self._actions: dict[str, Counter[str]] = {}
+
+    def _wall_time(self) -> float:
+        # A method, because tests give the application another clock.
+        return self._clock.wall()
 
     def observe(self, observer: Observer) -> None:
         """Call ``on(event)`` of another observer with each event, from the next start on.
@@ -195,6 +207,7 @@ class App(Decorators):
         make_asgi = partial(self._endpoints, is_mounted=False)
         self._run = Run(plan, environment, ending, make_asgi)
         self._ended = None
+        self._started_at = self._clock.monotonic()
         return self._run
 
     async def _start(self, run: Run) -> None:
@@ -460,6 +473,14 @@ class App(Decorators):
         """Count an action of an operator, and report it."""
         self._actions.setdefault(event.action, Counter())[event.outcome] += 1
         self._observer.on(event)
+
+    def identity(self) -> ApplicationIdentity:
+        """Return which application this is, for those who look at its page."""
+        uptime_s = None
+        if self._run is not None and self._started_at is not None:
+            uptime_s = self._clock.monotonic() - self._started_at
+        name = self._settings.http.service_name if self._settings is not None else None
+        return identity_of(self._module, name, uptime_s)
 
     def spark_facts(self) -> tuple[SparkFacts, ...]:
         """Return the Spark part of :meth:`facts`, at a fraction of the cost."""

@@ -92,3 +92,5 @@ class ChannelBlueprint:
     positions: PositionKeeping = field(default_factory=PositionsInGroup)
     # Makes the clients that read the channel's own topics. None: the connector of the run does.
     connector: Connector | None = None
+    # The names of the functions that take its records.
+    handlers: tuple[str, ...] = ()

@@ -8,11 +8,13 @@ from reactive_kafka.channel.channel_session import ChannelSession
 from reactive_kafka.channel.client_connection import CONNECTING
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.channel.totals import ChannelTotals
+from reactive_kafka.config.incoming_kinds import AssignedPartition
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.observe.events import ConsumersIdle
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
 from reactive_kafka.partitions.partition import Partition, is_done, lag_begins
 from reactive_kafka.tracking.poison_watch import oldest_started
+from reactive_kafka.tracking.settled_ranges import settled_above
 from reactive_kafka.tracking.tracker import OffsetTracker
 
 MOST_ERRORS = 3
@@ -26,12 +28,14 @@ def channel_facts(
     totals: ChannelTotals,
     last_partitions: tuple[PartitionFacts, ...] | None,
     now: float,
+    handlers: tuple[str, ...] = (),
 ) -> ChannelFacts:
     """Return the facts of a channel.
 
     Args:
         last_partitions: The partitions that the channel had when it failed, if it has failed.
         now: The time of the monotonic clock.
+        handlers: The names of the functions that take its records.
     """
     for tracker in session.clients.trackers():
         # Acks are counted when the facts are read, and not at each ack.
@@ -39,7 +43,7 @@ def channel_facts(
     state = _state(status, session, totals)
     commits = totals.commits
     history = totals.history
-    handlers = totals.handlers
+    calls = totals.handlers
     partitions = partition_facts(session, now) if last_partitions is None else last_partitions
     return ChannelFacts(
         channel=settings.name,
@@ -58,14 +62,14 @@ def channel_facts(
         totals=totals.bounded(facts.partition for facts in partitions),
         commits=dict(commits.outcomes),
         commit_durations=commits.durations,
-        handler_durations=handlers.durations,
-        retries=handlers.retries,
+        handler_durations=calls.durations,
+        retries=calls.retries,
         record_ages=totals.times.ages,
         delivery_delays=totals.times.delays,
         rebalances=dict(history.rebalances),
         resets=dict(history.resets),
         unreadable=dict(history.unreadable),
-        abandoned_handlers=history.abandoned + handlers.abandoned,
+        abandoned_handlers=history.abandoned + calls.abandoned,
         replays_avoided=history.replays_avoided,
         duplicates_dropped=history.duplicates_dropped,
         unsynced_age_s=session.hook.behind_s(),
@@ -75,7 +79,22 @@ def channel_facts(
         if status.stopped_by
         else tuple(dict.fromkeys(_not_ready(session, state, now))),
         health_enabled=settings.health_enabled,
+        topics=_topics(settings),
+        group_id=settings.group_id,
+        protocol=None if settings.assign or settings.group_id is None else "classic",
+        handlers=handlers,
     )
+
+
+def _topics(settings: IncomingSettings) -> tuple[str, ...]:
+    """Return what the channel reads: topics, a pattern, or the topics of given partitions."""
+    if settings.pattern is not None:
+        return (settings.pattern,)
+    assigned = (
+        one.partition.topic if isinstance(one, AssignedPartition) else one.topic
+        for one in settings.assign
+    )
+    return settings.topics or tuple(dict.fromkeys(assigned))
 
 
 def _state(status: ChannelStatus, session: ChannelSession, totals: ChannelTotals) -> ChannelState:
@@ -175,6 +194,7 @@ def _partition(
         paused=is_paused,
         metadata_units=partition.commits.metadata.units(tracker),
         done=is_done(partition),
+        settled_above=settled_above(tracker),
     )
 
 

@@ -289,5 +289,11 @@ class ChannelLifecycle:
     def facts(self) -> ChannelFacts:
         now = self._clock.monotonic()
         return channel_facts(
-            self.settings, self.status, self.session, self._totals, self._last_partitions, now
+            self.settings,
+            self.status,
+            self.session,
+            self._totals,
+            self._last_partitions,
+            now,
+            self.blueprint.handlers,
         )

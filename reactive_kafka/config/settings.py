@@ -551,6 +551,12 @@ class HttpSettings:
     enabled: bool = setting(BOOLEAN, True, "Serve health and metrics.")
     host: str = setting(TEXT, "127.0.0.1", "The address to listen on.")
     port: int = setting(integer(0, 65535), 9000, "The port. 0 takes a free one.")
+    service_name: str | None = setting(
+        TEXT,
+        None,
+        "The name of the application on its page. Default: the name of the module that has the "
+        "`App`.",
+    )
     hosts: Sequence[str] | None = setting(
         HOSTS,
         None,

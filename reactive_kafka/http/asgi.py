@@ -1,14 +1,13 @@
-"""The ASGI application with metrics, probes, a status page, and actions where there is a token.
+"""The ASGI application with metrics, probes, the live page, and actions where there is a token.
 
 It can be mounted into another application.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.applications import Starlette
@@ -21,22 +20,28 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reactive_kafka.http.action_requests import Actions
 from reactive_kafka.http.actions import action_routes
+from reactive_kafka.http.fact_json import Look, channels_json, spark_json, stream_json
 from reactive_kafka.http.fact_stream import FactStreams, Partitions, StreamPace
 from reactive_kafka.http.guard import Guard, Refusal
+from reactive_kafka.http.page_html import channel_page, overview_page, sign_in_page
 from reactive_kafka.http.scrapes import Scrapes
-from reactive_kafka.http.views import STYLE, channels_json, page, spark_json, stream_json
-from reactive_kafka.observe.facts import AppFacts
-from reactive_kafka.observe.health import Health, Probe
+from reactive_kafka.http.static_files import static_file
+from reactive_kafka.observe.facts import AppFacts, ApplicationIdentity
+from reactive_kafka.observe.health import Health, Probe, health
+from reactive_kafka.observe.recent_events import RecentEvents
+from reactive_kafka.observe.trends import Looks
 
 if TYPE_CHECKING:
     from reactive_kafka.observe.prometheus import Registry
 
-_STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 _HEADERS = {
     "Cache-Control": "no-store",
+    # The page has no script and no style in its HTML, and its script writes no HTML. So text of
+    # users cannot become code, even if it was not escaped.
     "Content-Security-Policy": (
-        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; "
-        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
+        "require-trusted-types-for 'script'"
     ),
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -48,8 +53,11 @@ class AppLike(Protocol):
 
     @property
     def registry(self) -> Registry: ...
+    @property
+    def recent_events(self) -> RecentEvents: ...
     def facts(self) -> AppFacts: ...
     def health(self) -> Health: ...
+    def identity(self) -> ApplicationIdentity: ...
 
 
 def make_asgi(
@@ -68,8 +76,21 @@ def make_asgi(
         pace: How often streams send. Default: once a second.
     """
 
+    looks = Looks()
+
+    def look(selected: Partitions = None) -> Look:
+        facts = app.facts()
+        return Look(
+            facts=facts,
+            identity=app.identity(),
+            health=health(facts),
+            trends=looks.look(facts, asyncio.get_running_loop().time()),
+            recent=app.recent_events,
+            selected=selected,
+        )
+
     def streamed(partitions: Partitions) -> str:
-        return _json_text(stream_json(app.facts(), partitions))
+        return _json_text(stream_json(look(partitions)))
 
     scrapes = Scrapes(lambda: app.registry)
     streams = FactStreams(streamed, pace)
@@ -78,15 +99,34 @@ def make_asgi(
         "/health/live": lambda: _probe(app.health().live),
         "/health/ready": lambda: _probe(app.health().ready),
         "/health/started": lambda: _probe(app.health().started),
-        "/api/channels": lambda: _json(channels_json(app.facts()), 200),
-        "/api/spark": lambda: _json(spark_json(app.facts()), 200),
+        "/api/channels": lambda: _json(channels_json(look()), 200),
+        "/api/spark": lambda: _json(spark_json(look()), 200),
     }
 
     async def metrics(request: Request) -> Response:
         return await scrapes.answer(request.headers.get("accept", ""))
 
-    async def status(request: Request) -> Response:
-        return HTMLResponse(page(app.facts(), app.health(), request.scope.get("root_path", "")))
+    async def overview(request: Request) -> Response:
+        facts = stream_json(look(frozenset()))
+        return HTMLResponse(overview_page(facts, _root(request.scope)))
+
+    async def one_channel(request: Request) -> Response:
+        name = request.path_params["name"]
+        html = channel_page(
+            stream_json(look(frozenset({name}))),
+            name,
+            _root(request.scope),
+            all_rows="all" in request.query_params,
+        )
+        if html is None:
+            return PlainTextResponse("no incoming channel has this name\n", 404)
+        return HTMLResponse(html)
+
+    async def static(request: Request) -> Response:
+        found = static_file(request.path_params["name"])
+        if found is None:
+            return PlainTextResponse("there is no such file\n", 404)
+        return Response(found.content, media_type=found.media_type)
 
     async def stream(request: Request) -> Response:
         return streams.answer(request)
@@ -101,7 +141,9 @@ def make_asgi(
     asgi = Starlette(
         middleware=[Middleware(_WithHeaders), Middleware(_Guarded, guard)],
         routes=[
-            Route("/", status),
+            Route("/", overview),
+            Route("/channels/{name:path}", one_channel),
+            Route("/static/{name}", static),
             Route("/metrics", metrics),
             Route("/api/stream", stream),
             *(Route(path, endpoint(answer)) for path, answer in answers.items()),
@@ -145,7 +187,28 @@ class _Guarded:
             refusal = self._guard().refusal(scope["method"], path, headers)
             if refusal is not None:
                 app = refused(refusal)
+                if refusal.status == 401 and _is_page(path) and _is_browser(headers):
+                    html = sign_in_page(_root(scope))
+                    app = HTMLResponse(html, 401, refusal.headers)
         await app(scope, receive, send)
+
+
+def _is_page(path: str) -> bool:
+    return path in ("", "/") or path.startswith("/channels/")
+
+
+def _is_browser(headers: Mapping[str, str]) -> bool:
+    return "text/html" in headers.get("accept", "")
+
+
+def _root(scope: Scope) -> str:
+    """Return where the paths of the application begin, as links of a page name it.
+
+    Without a mount path links are relative, because a proxy or a supervisor may serve the page
+    below a path that it removes.
+    """
+    mounted_at = str(scope.get("root_path", ""))
+    return mounted_at or (".." if scope["path"].startswith("/channels/") else ".")
 
 
 def refused(refusal: Refusal) -> Response:

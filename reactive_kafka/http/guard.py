@@ -13,6 +13,10 @@ from reactive_kafka.http.token_file import TokenFile
 
 PROBES = frozenset({"/health", "/health/live", "/health/ready", "/health/started"})
 """They are answered to everyone, and also when all connections are taken."""
+STATIC = "/static/"
+"""The beginning of the paths of the page's script, style and icons, which hold no facts. They need
+no token: a page that asks for the token needs them.
+"""
 OPEN = PROBES | {"/metrics"}
 """Paths for machines, which have no token and may use any name for this server."""
 _ACTIONS = ("/api/channels/", "/api/dlq/", "/api/log-level")
@@ -66,7 +70,7 @@ class Guard:
             )
         if changes and not self._is_own_origin(headers.get("origin"), host):
             return Refusal(403, "a page of another origin sent this request")
-        needs_token = changes or not (is_open or self.is_local)
+        needs_token = changes or not (is_open or self.is_local or path.startswith(STATIC))
         if needs_token and not self._has_token(headers):
             return Refusal(
                 401,

@@ -189,7 +189,7 @@ class Connection(H11Protocol):
             await send(message)
 
         async def receive_until_closing() -> Message:
-            message: Message = await receive()  # type: ignore[assignment]
+            message: Message = await receive()
             ends = self._is_stream and self._is_closing
             return {"type": "http.disconnect"} if ends else message
 

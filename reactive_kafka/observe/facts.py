@@ -155,6 +155,8 @@ class PartitionFacts:
     done: bool = False
     # Upper bound of the UTF-16 units that go with the next commit, if acks are kept.
     metadata_units: int = 0
+    # Ranges of offsets (first, after the last) that are settled, from the committed position on.
+    settled_above: tuple[tuple[int, int], ...] = ()
 
 
 ChannelState = Literal[
@@ -231,6 +233,14 @@ class ChannelFacts:
     poison_limit_s: float = 0.0
     # The probes include it.
     health_enabled: bool = True
+    # Its topics, or its pattern.
+    topics: tuple[str, ...] = ()
+    # None: it belongs to no group.
+    group_id: str | None = None
+    # How its group shares partitions. None: it belongs to no group, or reads given partitions.
+    protocol: str | None = None
+    # The functions that take its records: module and qualified name. Empty: it is iterated over.
+    handlers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +263,8 @@ class OutgoingFacts:
     direction: Literal["outgoing", "memory"] = "outgoing"
     # More reasons why it is not ready, such as a schema that the registry has not sent yet.
     not_ready: tuple[str, ...] = ()
+    # None: this is a memory channel.
+    topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,6 +321,22 @@ class SparkFacts:
     rejected: int = 0
     # Batches that were parts of a failed one.
     bisection_jobs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationIdentity:
+    """Which application this is, and where it runs."""
+
+    # [http] service_name, else the name of its module.
+    name: str
+    # `__version__` of its package. None: it has none.
+    version: str | None
+    # The version of reactive_kafka.
+    library_version: str
+    host: str
+    pid: int
+    # Since its start. None: it is not running.
+    uptime_s: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

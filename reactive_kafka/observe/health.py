@@ -125,7 +125,7 @@ def channel_data(channel: ChannelFacts, spark: Sequence[SparkFacts] = ()) -> dic
         "reason": _joined(_reasons(channel, spark)),
         "paused_by": [one_line(reason) for reason in channel.paused_by],
         "warnings": [one_line(warning) for warning in channel.warnings],
-        "partitions": [_partition_data(partition) for partition in channel.partitions],
+        "partitions": [partition_data(partition) for partition in channel.partitions],
         "poison": [_poison_data(poison) for poison in channel.poison],
     }
     if spark:
@@ -308,7 +308,8 @@ def _joined(reasons: Iterable[str]) -> str | None:
     return "; ".join(dict.fromkeys(one_line(reason) for reason in reasons)) or None
 
 
-def _partition_data(facts: PartitionFacts) -> dict[str, Any]:
+def partition_data(facts: PartitionFacts) -> dict[str, Any]:
+    """Return a partition in the ``data`` of a channel's check."""
     oldest_s = facts.oldest_unacked_s
     return {
         "topic": facts.partition.topic,

@@ -74,6 +74,15 @@ class IncomingPlan:
         return bool(self.handlers) or self.spark is not None
 
     @property
+    def handler_names(self) -> tuple[str, ...]:
+        """The names of the functions that consume it."""
+        names = tuple(one.handler.name for one in self.handlers)
+        if self.spark is not None:
+            function = self.spark.function
+            names = (*names, f"{function.__module__}.{function.__qualname__}")
+        return names
+
+    @property
     def outgoing(self) -> tuple[str, ...]:
         """The channels that its handlers send to, each once."""
         return channels_fed_by(self.handlers)

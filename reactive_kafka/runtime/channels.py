@@ -205,6 +205,7 @@ class RunChannels:
                 hooks=self._jobs.with_hooks(settings, self._plan.hooks.of(settings.name)),
                 positions=self._positions(plan),
                 connector=connector,
+                handlers=plan.handler_names,
             )
         )
 
@@ -413,6 +414,7 @@ class RunChannels:
             replace(
                 channel.facts() if isinstance(channel, OutgoingChannel) else channel.writer.facts(),
                 health_enabled=channel.settings.health_enabled,
+                topic=getattr(channel.settings, "topic", None),
             )
             for channel in self.outgoing.values()
         )

@@ -166,7 +166,7 @@ S5 | code in data | no pickle, no eval; depth and size are limited
 S6 | forged headers of dead letters | not trusted, shortened, escaped
 S7 | topics named by records | never written to
 S8 | line breaks and labels from records | one log line for each event; series are limited
-S9 | the status page | no markup from data, no scripts; hosts and origins are checked
+S9 | the status page | no markup from data, no scripts but its own; hosts and origins are checked
 S10 | destructive commands | ask first, and refuse while the group is active
 S11 | files of states | nothing leaves the folder; others cannot read them
 S12 | import strings | taken from the configuration only

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from reactive_kafka.observe.facts import AppFacts
+from reactive_kafka.observe.facts import AppFacts, ApplicationIdentity
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.prometheus import Registry, registry
+from reactive_kafka.observe.recent_events import RecentEvents
 from tests.observe.samples import app, channel
 
 
@@ -14,6 +15,7 @@ class FactsApp:
     def __init__(self, facts: AppFacts | None = None) -> None:
         self.now = facts or app(channel())
         self._registry = registry(self.facts)
+        self.recent_events = RecentEvents(lambda: 978307200.0)
 
     @property
     def registry(self) -> Registry:
@@ -21,6 +23,16 @@ class FactsApp:
 
     def facts(self) -> AppFacts:
         return self.now
+
+    def identity(self) -> ApplicationIdentity:
+        return ApplicationIdentity(
+            name="shop",
+            version="1.2.3",
+            library_version="0.1.0",
+            host="host-7",
+            pid=4711,
+            uptime_s=93_784.5,
+        )
 
     def health(self) -> Health:
         return health(self.now)
