@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 CHANNEL_ACTIONS = ("pause", "resume", "restart", "stop", "start", "seek", "skip")
 """``POST /api/channels/NAME/ACTION``."""
+REPLAY = "replay"
+"""``POST /api/dlq/TOPIC/replay``."""
 LOG_LEVEL = "log-level"
 """``POST /api/log-level``."""
 NOT_ASSIGNED = "not-assigned"
@@ -62,3 +64,6 @@ class Actions(Protocol):
 
     async def act(self, request: ActionRequest) -> ActionAnswer:
         """Carry out one action. A refusal is an answer, too."""
+
+    def progress(self, replay: str) -> ActionAnswer:
+        """Return how far a replay of dead letters is."""

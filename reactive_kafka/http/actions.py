@@ -13,6 +13,7 @@ from starlette.routing import Route
 from reactive_kafka.http.action_requests import (
     CHANNEL_ACTIONS,
     LOG_LEVEL,
+    REPLAY,
     ActionAnswer,
     ActionError,
     ActionRequest,
@@ -42,6 +43,9 @@ def action_routes(actions: Actions) -> list[Route]:
 
         return Route(path, act, methods=["POST"])
 
+    async def progress(request: Request) -> Response:
+        return _response(actions.progress(request.path_params["replay"]))
+
     return [
         *(
             # A name may have slashes.
@@ -49,7 +53,9 @@ def action_routes(actions: Actions) -> list[Route]:
             for action in CHANNEL_ACTIONS
         ),
         Route("/api/channels/{rest:path}", _unknown, methods=["POST"]),
+        route("/api/dlq/{topic}/replay", REPLAY, "topic"),
         route("/api/log-level", LOG_LEVEL, None),
+        Route("/api/dlq/replays/{replay}", progress),
     ]
 
 
