@@ -12,6 +12,8 @@ REPLAY = "replay"
 """``POST /api/dlq/TOPIC/replay``."""
 LOG_LEVEL = "log-level"
 """``POST /api/log-level``."""
+CLIENT_HEADER = "x-reactive-kafka-client"
+"""In a worker, its supervisor says here who the client is. Elsewhere it is ignored."""
 NOT_ASSIGNED = "not-assigned"
 """The code of an answer that says that another member has the partition."""
 

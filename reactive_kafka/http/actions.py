@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from reactive_kafka.http.action_requests import (
     CHANNEL_ACTIONS,
+    CLIENT_HEADER,
     LOG_LEVEL,
     REPLAY,
     ActionAnswer,
@@ -21,8 +22,6 @@ from reactive_kafka.http.action_requests import (
 )
 
 MAX_BODY_BYTES = 64 * 1024
-CLIENT_HEADER = "x-reactive-kafka-client"
-"""In a worker, its supervisor says here who the client is. Elsewhere it is ignored."""
 
 
 def action_routes(actions: Actions) -> list[Route]:
