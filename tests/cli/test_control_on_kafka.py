@@ -53,9 +53,10 @@ async def test_both_workers_get_past_a_bad_record_and_read_again(stage: WorkerSt
             assert sorted(one["status"] for one in answer["workers"]) == [200, 409]
         assert (await act("resume", "--reason", "a look"))[0] == 0
         await asyncio.to_thread(run.wait_for, lambda: handled(run, "b") == PARTITIONS, "b")
-        committed = {"name": "reactive_kafka_committed_offset"}
         await asyncio.to_thread(
-            run.wait_for, lambda: stage.metric(**committed) == 3 * PARTITIONS, "all is committed"
+            run.wait_for,
+            lambda: stage.metric("reactive_kafka_committed_offset") == 3 * PARTITIONS,
+            "all is committed",
         )
         assert stage.is_up(), "nothing has failed"
 
