@@ -130,13 +130,21 @@ class _Guarded:
             }
             refusal = self._guard().refusal(scope["method"], path, headers)
             if refusal is not None:
-                app = refused(refusal)
+                is_action = scope["method"] == "POST" and path.startswith("/api/")
+                app = refused_action(refusal) if is_action else refused(refusal)
         await app(scope, receive, send)
 
 
 def refused(refusal: Refusal) -> Response:
     """Return the response of a refusal."""
     return PlainTextResponse(f"{refusal.why}\n", refusal.status, refusal.headers)
+
+
+def refused_action(refusal: Refusal) -> Response:
+    """Return the response of a refused action, in JSON like that of any other action."""
+    response = _json({"error": refusal.why}, refusal.status)
+    response.headers.update(refusal.headers)
+    return response
 
 
 def is_stream(headers: Iterable[tuple[bytes, bytes]]) -> bool:

@@ -90,6 +90,9 @@ async def test_an_operator_gets_past_a_bad_record(token_file: Path, wrong_token_
         assert skipped.out == "orders-0 offset 1 has not come yet, and is skipped when it comes\n"
         assert (await act("restart", "orders")).code == 0
         await until(lambda: handled == ["a", "b"])
+        # A seek forgets what is settled and not committed.
+        orders = TopicPartition("orders", 0)
+        await until(lambda: broker.committed("g")[orders].offset == 3)
 
         sought = await act("seek", "orders", *place, "2", "--yes")
         assert sought.code == 0, sought.err

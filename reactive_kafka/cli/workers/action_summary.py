@@ -33,18 +33,17 @@ class WorkerReply:
             body = None
         return body if isinstance(body, dict) else {"error": self.text.strip()}
 
-    @property
-    def is_json(self) -> bool:
-        return self.text.startswith("{")
-
 
 def summary_of(replies: Sequence[WorkerReply]) -> tuple[int, dict[str, Any]] | None:
-    """Return the status and the body for all; None: every worker has refused with a plain text.
+    """Return the status and the body for all; None: every worker has refused in the same words.
 
-    That is the guard of the workers, whose answer has headers of its own. The first one is that of
-    all.
+    Then the answer of the first one is that of all, with its headers.
     """
-    if not any(reply.is_json for reply in replies):
+    first = replies[0]
+    is_refusal = first.status not in (*ACTED, CONFLICT)
+    if is_refusal and all(
+        (reply.status, reply.text) == (first.status, first.text) for reply in replies
+    ):
         return None
     acted = [reply for reply in replies if reply.status in ACTED]
     conflicts = [reply for reply in replies if reply.status == CONFLICT]

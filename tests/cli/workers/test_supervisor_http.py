@@ -206,8 +206,9 @@ async def test_a_worker_that_cannot_act_is_the_answer_with_how_many_could() -> N
 
 
 async def test_what_the_guard_of_the_workers_says_is_passed_on() -> None:
-    refused = [ActingWorker(number, 401, "this needs the token\n") for number in (1, 2)]
-    assert await acted(*refused) == (401, "this needs the token\n")
+    text = '{"error": "this needs the token"}'
+    refused = [ActingWorker(number, 401, text) for number in (1, 2)]
+    assert await acted(*refused) == (401, json.loads(text))
 
 
 async def test_a_huge_body_reaches_no_worker() -> None:
