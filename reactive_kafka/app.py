@@ -516,7 +516,7 @@ class App(Decorators):
 
         # It is called at each request: a mounted page may be asked for before the start.
         guard = CurrentGuard(http_settings, is_mounted=is_mounted)
-        return make_asgi(self, guard, OperatorActions(self, self._note_action))
+        return make_asgi(self, guard, OperatorActions(self, self._note_action, lambda: self._run))
 
     @property
     def http(self) -> HttpServer | None:

@@ -23,6 +23,13 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class LogRange(NamedTuple):
+    """The offsets of a partition's log: of its first record, and of the record after its last."""
+
+    start: int
+    end: int
+
+
 PartitionLike = TopicPartition | tuple[str, int]
 """What users may pass for a partition."""
 

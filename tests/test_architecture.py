@@ -33,7 +33,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("assignment",),
     ("fetching",),
     ("channel",),
-    ("spark", "memory_channels", "group_offsets"),
+    ("spark", "memory_channels", "group_offsets", "dead_letters"),
     ("handlers", "control"),
     ("planning",),
     ("runtime",),

@@ -358,7 +358,8 @@ class Channel:
         """Settle one record without handling it, so that the channel continues past it.
 
         A record that waits is taken out of the queue. If a handler has it, the handler is
-        cancelled; a batch is not, and its verdict on the record does not count. A record that has
+        cancelled, and its open transaction stores nothing; a batch is not cancelled, and its
+        verdict on the record does not count. A record that has
         not come yet is skipped when it comes: so a channel that has failed for it continues after a
         restart. That is forgotten with the process, and by a :meth:`seek` of the partition. Skipped
         records are counted, and written to no dead-letter topic. Callable from any thread.
@@ -369,9 +370,11 @@ class Channel:
 
         Raises:
             NotOwnerError: The partition is not assigned to this application.
-            SkipRefusedError: The channel does not read the topic, or runs on Spark; the record was
-                nacked, and its failure strategy is under way; or 1,000 records wait to be skipped.
-            CheckpointError: The record is in an open transaction with the checkpoint store.
+            SkipRefusedError: The channel does not read the topic, or runs on Spark; the failure
+                strategy or the transaction of the record is under way; or 1,000 records wait to be
+                skipped.
+            CheckpointError: A batch has the record in a transaction.
+            CommitRefusedError: A broadcast of batches has the record.
             ValueError: A negative offset.
             TypeError: No partition, or no whole number.
         """

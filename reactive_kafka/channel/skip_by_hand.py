@@ -64,14 +64,33 @@ def _skip_now(
     session: ChannelSession, client: ChannelConsumer, tracker: OffsetTracker, index: int
 ) -> None:
     """Settle a record that waits in its lane, or that a handler or the application has."""
-    session.acknowledger.hook.check(tracker, index)
     owned = client.table.get(tracker.partition)
     lane = None if owned is None else owned.lane
-    is_waiting = lane is not None and lane.remove(index) is not None
-    if not is_waiting and not session.workers.takes_batches:
-        # A batch is not cut off for one of its records.
-        session.workers.interrupt(tracker, index)
+    if lane is None or lane.remove(index) is None:
+        _take_from_handler(session, tracker, index)
     session.acknowledger.skips.settle(tracker, index, "operator")
     session.workers.work_is_there()
     session.arrival.set()
     client.progress()
+
+
+def _take_from_handler(session: ChannelSession, tracker: OffsetTracker, index: int) -> None:
+    """Cancel the handler of a record, whose open transaction stores nothing.
+
+    A batch is not cut off for one of its records.
+
+    Raises:
+        SkipRefusedError: Its transaction is being stored.
+    """
+    hook = session.acknowledger.hook
+    if session.workers.takes_batches:
+        hook.check(tracker, index)
+        return
+    for delivery in session.workers.deliveries_of(tracker, index):
+        if hook.has_stored(delivery) or hook.may_have_stored(delivery):
+            raise SkipRefusedError(
+                f"{tracker.partition} offset {delivery.offset}: its transaction is being stored, "
+                "and then it is settled"
+            )
+        hook.refuse(delivery)
+    session.workers.interrupt(tracker, index)

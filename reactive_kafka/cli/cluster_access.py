@@ -17,9 +17,9 @@ from reactive_kafka.broker.kafka_connector import EMBEDDED, KafkaConnector
 from reactive_kafka.cli import options
 from reactive_kafka.cli.app_loading import load_app
 from reactive_kafka.cli.errors import CommandFailed
+from reactive_kafka.config.client_properties import connection_of
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings, Settings
-from reactive_kafka.records import TopicPartition
 
 _config = options.config(
     "Configuration file with the brokers, and with the channels that keep positions in a store. "
@@ -31,7 +31,6 @@ _app = click.option(
     help="The application, if its configuration is not only in a file.",
 )
 _servers = options.servers("Brokers to ask, without a configuration.")
-_CONNECTION = ("bootstrap_servers", "security_protocol", "request_timeout_ms")
 
 
 class BrokerOptions(NamedTuple):
@@ -171,7 +170,7 @@ def cluster_of_settings(
         clients = [channel.client for channel in incoming]
         clients += [channel.client for channel in outgoing]
     connections = [
-        {"bootstrap_servers": settings.bootstrap_servers, **_connection_of(client)}
+        {"bootstrap_servers": settings.bootstrap_servers, **connection_of(client)}
         for client in clients or [settings.client]
     ]
     if any(connection != connections[0] for connection in connections):
@@ -186,15 +185,6 @@ def cluster_of_settings(
     return ClusterAccess(own_servers, connections[0], incoming, settings=settings)
 
 
-def _connection_of(client: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of a channel's raw client properties that say how to connect."""
-    return {
-        name: value
-        for name, value in client.items()
-        if name in _CONNECTION or name.startswith(("ssl_", "sasl_"))
-    }
-
-
 def check_reachable(servers: str, source: str) -> None:
     """Raise CommandFailed if *source* names the embedded broker, which only its process reaches."""
     if servers == EMBEDDED:
@@ -202,18 +192,3 @@ def check_reachable(servers: str, source: str) -> None:
             f'{source} has bootstrap_servers = "embedded": only the process of the application '
             "can reach that broker"
         )
-
-
-async def known_topics(inspector: Inspector, *topics: str) -> dict[str, list[TopicPartition]]:
-    """Return topic -> partitions for the whole cluster.
-
-    Raises:
-        CommandFailed: One of *topics* does not exist.
-    """
-    known = await inspector.topics()
-    missing = [topic for topic in topics if topic not in known]
-    if missing:
-        raise CommandFailed(
-            f"unknown topic {', '.join(missing)}; the cluster has {', '.join(known) or 'none'}"
-        )
-    return known

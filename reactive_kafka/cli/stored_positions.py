@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from reactive_kafka.broker.client import GroupDescription, GroupMember, Inspector
+from reactive_kafka.broker.topic_lookup import known_topics, logs_of
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore, Write
 from reactive_kafka.checkpoint.stores.opening import open_store
-from reactive_kafka.cli.cluster_access import ClusterAccess, known_topics
+from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.errors import CommandFailed
-from reactive_kafka.cli.offsets.offset_changes import Change, LogRange
+from reactive_kafka.cli.offsets.offset_changes import Change
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.observe.safe_text import one_line
-from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.records import Committed, LogRange, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +137,6 @@ async def _read_group(
         for tp in partitions
     )
     return GroupView(group, described, tuple(positions))
-
-
-async def logs_of(
-    inspector: Inspector, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, LogRange]:
-    """Return partition -> the offsets that its log has."""
-    if not partitions:
-        return {}
-    starts = await inspector.beginning_offsets(partitions)
-    ends = await inspector.end_offsets(partitions)
-    return {tp: LogRange(starts[tp], ends[tp]) for tp in partitions}
 
 
 async def set_positions(cluster: ClusterAccess, view: GroupView, changes: Sequence[Change]) -> None:

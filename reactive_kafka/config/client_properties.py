@@ -350,3 +350,15 @@ def names_like(name: str) -> list[str]:
 
 SIDES: dict[str, frozenset[Side]] = {name: prop.sides for prop in PROPERTIES for name in prop.names}
 """aiokafka's keyword -> which clients take it."""
+
+
+_CONNECTION = ("bootstrap_servers", "security_protocol", "request_timeout_ms")
+
+
+def connection_of(client: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of a channel's raw client properties that say how to connect."""
+    return {
+        name: value
+        for name, value in client.items()
+        if name in _CONNECTION or name.startswith(("ssl_", "sasl_"))
+    }

@@ -70,6 +70,8 @@ class ReplayArguments:
     to: str | None
     # None: all of them.
     limit: int | None
+    # The partition and the offset of a single letter. None: all that were not replayed before.
+    only: tuple[int, int] | None
 
 
 class Arguments:
@@ -188,10 +190,15 @@ def log_level_arguments(action: str, given: Mapping[str, Any]) -> LogLevelArgume
 
 def replay_arguments(action: str, given: Mapping[str, Any]) -> ReplayArguments:
     """Read the arguments of a replay of dead letters."""
-    arguments = Arguments(action, given, ("to", "limit"))
+    arguments = Arguments(action, given, ("to", "limit", "partition", "offset"))
     to = arguments.text("to") if arguments.has("to") else None
     limit = arguments.number("limit", 2**31 - 1, least=1) if arguments.has("limit") else None
-    return ReplayArguments(to, limit)
+    if not (arguments.has("partition") or arguments.has("offset")):
+        return ReplayArguments(to, limit, None)
+    if limit is not None:
+        raise ActionError(400, 'replay: "limit" and "offset" exclude each other: leave one out')
+    partition = arguments.number("partition", MOST_PARTITION)
+    return ReplayArguments(to, None, (partition, arguments.number("offset", MOST_OFFSET)))
 
 
 def no_arguments(action: str, given: Mapping[str, Any]) -> None:

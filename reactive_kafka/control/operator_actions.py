@@ -14,9 +14,11 @@ from reactive_kafka.control.arguments import (
     log_level_arguments,
     no_arguments,
     pause_arguments,
+    replay_arguments,
     seek_arguments,
     skip_arguments,
 )
+from reactive_kafka.control.replays import Replays, RunningParts
 from reactive_kafka.errors import (
     BrokerError,
     ChannelClosedError,
@@ -28,6 +30,7 @@ from reactive_kafka.http.action_requests import (
     CHANNEL_ACTIONS,
     LOG_LEVEL,
     NOT_ASSIGNED,
+    REPLAY,
     ActionAnswer,
     ActionError,
     ActionRequest,
@@ -37,7 +40,7 @@ from reactive_kafka.observe.facts import AppFacts
 from reactive_kafka.observe.log_setup import LOGGER
 from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import Handle, log_failure
+from reactive_kafka.tasks import log_failure
 
 WAITED_S = 10.0
 """How long an answer waits for a stop, a start, a restart or a seek. They continue after it."""
@@ -62,11 +65,19 @@ class OperatorActions:
 
     Args:
         note: Called with each action, for the log and the metrics.
+        running: Returns the run of the application; None: nothing runs.
     """
 
-    def __init__(self, app: ControlledApp, note: Callable[[ActionTaken], None]) -> None:
+    def __init__(
+        self,
+        app: ControlledApp,
+        note: Callable[[ActionTaken], None],
+        running: Callable[[], RunningParts | None],
+    ) -> None:
         self._app = app
         self._note = note
+        self._running = running
+        self._replays = Replays(lambda: app.settings, running)
         self._taken = 0
         self._changes: dict[str, _Change] = {
             "pause": _pause,
@@ -77,8 +88,6 @@ class OperatorActions:
             "seek": self._seek,
             "skip": _skip,
         }
-        # Changes that have not ended, so that the loop keeps them.
-        self._running: set[asyncio.Task[None]] = set()
 
     async def act(self, request: ActionRequest) -> ActionAnswer:
         """Carry out one action, and leave one line in the log. A refusal is an answer, too."""
@@ -109,6 +118,13 @@ class OperatorActions:
         )
         return answer
 
+    def progress(self, replay: str) -> ActionAnswer:
+        """Return how far a replay of dead letters is."""
+        try:
+            return self._replays.progress(replay)
+        except ActionError as refusal:
+            return refusal.answer()
+
     async def _carry_out(self, request: ActionRequest) -> ActionAnswer:
         facts = self._app.facts()
         if facts.stopping or not facts.started:
@@ -116,6 +132,9 @@ class OperatorActions:
             raise ActionError(503, f"the application {state}: nothing can be changed now")
         if request.action == LOG_LEVEL:
             return _log_level(request.action, request.arguments)
+        if request.action == REPLAY:
+            asked = replay_arguments(request.action, request.arguments)
+            return await self._replays.start(request.target, asked)
         try:
             return await self._changes[request.action](
                 self._channel(request.target), request.action, request.arguments
@@ -200,13 +219,18 @@ class OperatorActions:
             except Exception as error:
                 errors.append(error)
 
-        task = Handle(run, f"{action} of {channel.name} by an operator", log_failure).task
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        await asyncio.wait([task], timeout=WAITED_S)
+        tasks = None
+        if (running := self._running()) is not None:
+            tasks = running.tasks
+        handle = None
+        if tasks is not None:
+            handle = tasks.start(run, f"{action} of {channel.name} by an operator", log_failure)
+        if handle is None:
+            raise ActionError(503, "the application stops: nothing can be changed now")
+        await asyncio.wait([handle.task], timeout=WAITED_S)
         if errors:
             raise errors[0]
-        if not task.done():
+        if not handle.task.done():
             said = f"it is under way, and has not ended after {WAITED_S:g} s"
             return _answer(channel, action, said, status=202)
         return _answer(channel, action, result)

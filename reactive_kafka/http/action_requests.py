@@ -8,8 +8,12 @@ from typing import Any, Protocol
 
 CHANNEL_ACTIONS = ("pause", "resume", "restart", "stop", "start", "seek", "skip")
 """``POST /api/channels/NAME/ACTION``."""
+REPLAY = "replay"
+"""``POST /api/dlq/TOPIC/replay``."""
 LOG_LEVEL = "log-level"
 """``POST /api/log-level``."""
+CLIENT_HEADER = "x-reactive-kafka-client"
+"""In a worker, its supervisor says here who the client is. Elsewhere it is ignored."""
 NOT_ASSIGNED = "not-assigned"
 """The code of an answer that says that another member has the partition."""
 
@@ -62,3 +66,6 @@ class Actions(Protocol):
 
     async def act(self, request: ActionRequest) -> ActionAnswer:
         """Carry out one action. A refusal is an answer, too."""
+
+    def progress(self, replay: str) -> ActionAnswer:
+        """Return how far a replay of dead letters is."""

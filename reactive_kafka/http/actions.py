@@ -12,7 +12,9 @@ from starlette.routing import Route
 
 from reactive_kafka.http.action_requests import (
     CHANNEL_ACTIONS,
+    CLIENT_HEADER,
     LOG_LEVEL,
+    REPLAY,
     ActionAnswer,
     ActionError,
     ActionRequest,
@@ -20,8 +22,6 @@ from reactive_kafka.http.action_requests import (
 )
 
 MAX_BODY_BYTES = 64 * 1024
-CLIENT_HEADER = "x-reactive-kafka-client"
-"""In a worker, its supervisor says here who the client is. Elsewhere it is ignored."""
 
 
 def action_routes(actions: Actions) -> list[Route]:
@@ -42,6 +42,9 @@ def action_routes(actions: Actions) -> list[Route]:
 
         return Route(path, act, methods=["POST"])
 
+    async def progress(request: Request) -> Response:
+        return _response(actions.progress(request.path_params["replay"]))
+
     return [
         *(
             # A name may have slashes.
@@ -49,7 +52,9 @@ def action_routes(actions: Actions) -> list[Route]:
             for action in CHANNEL_ACTIONS
         ),
         Route("/api/channels/{rest:path}", _unknown, methods=["POST"]),
+        route("/api/dlq/{topic}/replay", REPLAY, "topic"),
         route("/api/log-level", LOG_LEVEL, None),
+        Route("/api/dlq/replays/{replay}", progress),
     ]
 
 

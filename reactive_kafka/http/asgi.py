@@ -186,7 +186,8 @@ class _Guarded:
             }
             refusal = self._guard().refusal(scope["method"], path, headers)
             if refusal is not None:
-                app = refused(refusal)
+                is_action = scope["method"] == "POST" and path.startswith("/api/")
+                app = refused_action(refusal) if is_action else refused(refusal)
                 if refusal.status == 401 and _is_page(path) and _is_browser(headers):
                     html = sign_in_page(_root(scope))
                     app = HTMLResponse(html, 401, refusal.headers)
@@ -214,6 +215,13 @@ def _root(scope: Scope) -> str:
 def refused(refusal: Refusal) -> Response:
     """Return the response of a refusal."""
     return PlainTextResponse(f"{refusal.why}\n", refusal.status, refusal.headers)
+
+
+def refused_action(refusal: Refusal) -> Response:
+    """Return the response of a refused action, in JSON like that of any other action."""
+    response = _json({"error": refusal.why}, refusal.status)
+    response.headers.update(refusal.headers)
+    return response
 
 
 def is_stream(headers: Iterable[tuple[bytes, bytes]]) -> bool:

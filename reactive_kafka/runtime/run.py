@@ -99,6 +99,8 @@ class Run:
         # None until every on_start hook has returned.
         self.channels: RunChannels | None = None
         self.connector: Connector | None = None
+        # None until the start begins.
+        self.tasks: Tasks | None = None
         self.http: HttpServer | None = None
 
     async def start(self) -> None:
@@ -219,6 +221,7 @@ class Run:
             stack.enter_context(no_children(self._hold))
             stack.callback(self._log.call, self._environment.log.close)
             tasks = Tasks()
+            self.tasks = tasks
             http = self._plan.settings.http
             handed = self._environment.handed_connections
             if http.enabled and handed is not None:

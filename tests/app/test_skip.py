@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka import App, Batch, Message, SkipRefusedError
+from reactive_kafka.checkpoint.stores.memory_store import Rows
 from reactive_kafka.errors import NotOwnerError
+from tests.app.checkpoints import app_on, row
 from tests.app.helpers import (
     committed,
     facts,
@@ -24,6 +26,8 @@ from tests.app.helpers import (
     tp,
     until,
 )
+from tests.app.test_exactly_once import app_with as exactly_once_app
+from tests.app.test_exactly_once import values as outputs
 
 
 class Handling:
@@ -324,3 +328,97 @@ def test_whatever_is_skipped_all_others_are_handled_once(
         await broker.close()
 
     play()
+
+
+@in_virtual_time
+async def test_with_a_store_the_position_behind_a_skipped_record_is_stored() -> None:
+    rows = Rows()
+    app = app_on(rows)
+    handled: list[bytes] = []
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        if value == b"1":
+            await asyncio.Event().wait()
+        handled.append(value)
+
+    async with running(app) as test:
+        await send(test, b"0", b"1", b"2", b"3")
+        await until(lambda: handled == [b"0"])
+        channel = app.channel("orders")
+        assert channel.skip(tp(), 2) == "skipped"
+        assert channel.skip(tp(), 1) == "skipped"
+        await until(lambda: handled == [b"0", b"3"])
+        await asyncio.sleep(2)
+        assert row(rows).position == 4
+
+
+@in_virtual_time
+async def test_the_open_transaction_of_a_skipped_record_stores_nothing() -> None:
+    rows = Rows()
+    app = app_on(rows)
+    began = asyncio.Event()
+    ended: list[str] = []
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        async with message.transaction():
+            began.set()
+            await asyncio.Event().wait()
+        ended.append("stored")
+
+    async with running(app) as test:
+        await send(test, b"0")
+        await began.wait()
+        assert app.channel("orders").skip(tp(), 0) == "skipped"
+        await asyncio.sleep(2)
+        assert row(rows).position == 1, "the position is behind it, by the skip"
+        assert ended == []
+        assert facts(test).totals[tp()].skipped == {"operator": 1}
+
+
+@in_virtual_time
+async def test_exactly_once_a_skipped_record_leaves_no_output() -> None:
+    app = exactly_once_app()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(value: bytes) -> bytes:
+        if value == b"1":
+            await asyncio.Event().wait()
+        return value
+
+    async with running(app) as test:
+        await send(test, b"0", b"1", b"2")
+        await until(lambda: outputs(test.broker) == [b"0"])
+        assert app.channel("orders").skip(tp(), 1) == "skipped"
+        await until(lambda: outputs(test.broker) == [b"0", b"2"])
+        await until(lambda: committed(test) == 3)
+
+
+@in_virtual_time
+async def test_a_broadcast_is_skipped_for_all_of_its_handlers() -> None:
+    app = make_app(None, commit_interval="100ms", broadcast=True)
+    handled: list[tuple[str, bytes]] = []
+
+    @app.incoming("orders")
+    async def first(value: bytes) -> None:
+        if value == b"1":
+            await asyncio.Event().wait()
+        handled.append(("first", value))
+
+    @app.incoming("orders")
+    async def second(value: bytes) -> None:
+        handled.append(("second", value))
+
+    async with running(app) as test:
+        await send(test, b"0", b"1", b"2", b"3")
+        await until(lambda: len(handled) >= 2)
+        await settle_down()
+        channel = app.channel("orders")
+        assert channel.skip(tp(), 2) == "skipped"
+        assert channel.skip(tp(), 1) == "skipped"
+        await until(lambda: committed(test) == 4)
+        assert ("first", b"1") not in handled
+        assert not [one for one in handled if one[1] == b"2"]
+        assert {one for one in handled if one[1] == b"3"} == {("first", b"3"), ("second", b"3")}

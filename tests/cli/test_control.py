@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from reactive_kafka import App
+from reactive_kafka import App, TopicPartition
 from reactive_kafka.cli.commands import commands
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import until
@@ -90,6 +90,9 @@ async def test_an_operator_gets_past_a_bad_record(token_file: Path, wrong_token_
         assert skipped.out == "orders-0 offset 1 has not come yet, and is skipped when it comes\n"
         assert (await act("restart", "orders")).code == 0
         await until(lambda: handled == ["a", "b"])
+        # A seek forgets what is settled and not committed.
+        orders = TopicPartition("orders", 0)
+        await until(lambda: broker.committed("g")[orders].offset == 3)
 
         sought = await act("seek", "orders", *place, "2", "--yes")
         assert sought.code == 0, sought.err
@@ -119,6 +122,48 @@ async def test_an_operator_gets_past_a_bad_record(token_file: Path, wrong_token_
         assert stranger.code == 1
         assert "this needs the token" in stranger.err
         assert "other" not in stranger.err
+
+
+async def test_letters_are_sent_back_and_the_command_waits_for_the_end(token_file: Path) -> None:
+    table = {
+        "group_id": "g",
+        "auto_offset_reset": "earliest",
+        "value_deserializer": "string",
+        "failure_strategy": "dead-letter-queue",
+    }
+    http = {"port": 0, "token_file": str(token_file)}
+    app = App({"incoming": {"orders": table}, "http": http})
+    broker = MemoryBroker(partitions=1)
+    app._connector = broker.connector()
+    handled: list[str] = []
+    is_repaired = False
+
+    @app.incoming("orders")
+    async def handle(value: str) -> None:
+        if not is_repaired:
+            raise ValueError(value)
+        handled.append(value)
+
+    async with app:
+        assert app.http is not None
+        letters = TopicPartition("dead-letter-topic-orders", 0)
+        for value in (b"a", b"b"):
+            broker.produce("orders", value, partition=0)
+        await until(lambda: letters.topic in broker.topics() and broker.end(letters) == 2)
+        is_repaired = True
+        words = (app.http.url, "replay", letters.topic, "--yes")
+        first = await asyncio.to_thread(
+            control, *words, "--limit", "1", "--json", token_file=token_file
+        )
+        assert json.loads(first.out)["replayed"] == 1
+        rest = await asyncio.to_thread(control, *words, token_file=token_file)
+        assert (rest.code, rest.out) == (0, "1 of 1 record replayed\n")
+        await until(lambda: handled == ["a", "b"])
+        unknown = await asyncio.to_thread(
+            control, app.http.url, "replay", "orders", "--yes", token_file=token_file
+        )
+        assert unknown.code == 1
+        assert "topics of dead letters: dead-letter-topic-orders" in unknown.err
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -202,6 +247,8 @@ def test_the_answers_of_workers_are_a_line_each(token_file: Path) -> None:
         (("http://shop", "pause"), "Missing argument 'CHANNEL'"),
         (("http://shop", "log-level", "loud"), "is not one of"),
         (("http://shop", "seek", "o", "--topic", "t", "--offset", "1", "--yes"), "--all is wanted"),
+        (("http://shop", "replay", "t", "--offset", "1", "--yes"), "belong together"),
+        (("http://shop", "replay", "t"), "use --yes"),
         (("http://shop", "seek", "o", "--topic", "t", "--all", "--yes"), "--timestamp is wanted"),
         (("http://shop", "seek", "o", "--topic", "t", "--all", "--offset", "1"), "use --yes"),
         (

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from reactive_kafka import TopicPartition
 from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.dlq.dlq_command import DEFAULT_LIMIT
-from reactive_kafka.cli.dlq.letters import progress_group
-from reactive_kafka.cli.dlq.replay import CONFIRM_S, carry_out_replay, plan_replay
-from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.clock import SYSTEM_CLOCK
+from reactive_kafka.dead_letters.letters import ReplayError, progress_group
+from reactive_kafka.dead_letters.replay import CONFIRM_S, carry_out_replay, plan_replay
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.failure import DeadLetterQueue, WriteLetter
 from reactive_kafka.testing import MemoryBroker
@@ -472,7 +471,7 @@ async def test_a_replay_that_another_one_overtook_at_the_question_writes_nothing
     await carry_out_replay(cluster, await plan_replay(cluster, "letters", theirs, None), {})
     before = broker.committed(progress_group("letters", theirs))
     with pytest.raises(
-        CommandFailed,
+        ReplayError,
         match="another replay has meanwhile reached 2 in letters-0: nothing was written",
     ):
         await carry_out_replay(cluster, confirmed, {})

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from reactive_kafka.cli.dlq.timestamps import limits_of
+from reactive_kafka.dead_letters.timestamps import limits_of
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000

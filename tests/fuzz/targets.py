@@ -23,9 +23,9 @@ from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.checkpoint.state_codec import codec_of
 from reactive_kafka.checkpoint.store import Write
 from reactive_kafka.checkpoint.stores.files import FileStore
-from reactive_kafka.cli.dlq.letters import letter_of, own_headers, target_of
 from reactive_kafka.cli.offsets.export_file import read, written
 from reactive_kafka.config.tables import DelayedRetrySettings
+from reactive_kafka.dead_letters.letters import letter_of, own_headers, target_of
 from reactive_kafka.errors import CorruptCheckpointError, DecodeError, EncodeError
 from reactive_kafka.failure import DeadLetterQueue, DelayedRetry
 from reactive_kafka.failure import WriteLetter as Letter

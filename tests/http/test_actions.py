@@ -310,6 +310,7 @@ async def test_nothing_acts_without_the_token(service: Service, headers: dict[st
             answer = await service.post(path, headers=headers)
             assert answer.status_code == 401
             assert answer.headers["www-authenticate"] == "Bearer"
+            assert answer.json() == {"error": "this needs the token: Authorization: Bearer ..."}
             assert TOKEN not in answer.text
         assert not service.app.channel("orders").paused
         assert service.actions == []

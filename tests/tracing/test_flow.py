@@ -15,7 +15,7 @@ from opentelemetry.trace import StatusCode
 
 from reactive_kafka import App, Batch, Message, Record
 from reactive_kafka.cli.cluster_access import ClusterAccess
-from reactive_kafka.cli.dlq.replay import carry_out_replay, plan_replay
+from reactive_kafka.dead_letters.replay import carry_out_replay, plan_replay
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp, run_in_virtual_time
 from tests.app.helpers import in_virtual_time, make_app, make_broker, running, send
 from tests.tracing.helpers import (

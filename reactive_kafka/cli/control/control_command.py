@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
@@ -14,8 +15,13 @@ import click
 
 from reactive_kafka.cli import options
 from reactive_kafka.cli.control.service_client import ServiceAnswer, ServiceClient, token_of
+from reactive_kafka.cli.errors import CommandFailed
+from reactive_kafka.cli.progress import progress_line
 from reactive_kafka.observe.safe_text import one_line
 
+ASKED_EVERY_S = 0.5
+"""How often the service is asked how far a replay is."""
+UNDER_WAY = 202
 _LEVELS = ("debug", "info", "warning", "error", "critical", "notset")
 
 _token_file = click.option(
@@ -272,6 +278,53 @@ def skip(
     options.ask(f"Skip {topic}-{partition} offset {offset}? It is not handled.", yes=yes)
     body = {"topic": topic, "partition": partition, "offset": offset}
     show(_act(service, channel, "skip", body))
+
+
+@control.command(short_help="Send dead letters back to their topics.")
+@click.argument("topic", metavar="TOPIC")
+@click.option("--to", metavar="TOPIC", help="Send all to this topic, instead of their own.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Maximum number of records.")
+@click.option("--partition", type=click.IntRange(0), metavar="N", help="With --offset: one letter.")
+@click.option("--offset", type=click.IntRange(0), metavar="N", help="The offset of that letter.")
+@_asks
+@_with_service
+def replay(
+    topic: str,
+    to: str | None,
+    limit: int | None,
+    partition: int | None,
+    offset: int | None,
+    yes: bool,
+    service: ServiceClient,
+    show: Show,
+) -> None:
+    """Send the letters of a dead-letter topic back to the topics that they came from.
+
+    The service does it, with its own rights. It remembers how far it came, so nothing is sent twice
+    but a single letter. Shows the progress until the end; Ctrl-C ends only that.
+
+    \b
+    Examples:
+      reactive-kafka control http://shop:9000 replay dead-letter-topic-orders
+      reactive-kafka control http://shop:9000 replay dead-letter-topic-orders --limit 10 --yes
+      reactive-kafka control http://shop:9000 replay letters --partition 0 --offset 17
+    """
+    if (partition is None) != (offset is None):
+        raise click.UsageError("--partition and --offset belong together")
+    if limit is not None and offset is not None:
+        raise click.UsageError("--limit and --offset exclude each other")
+    options.ask(f"Send the letters of {topic} back?", yes=yes)
+    body = _given(to=to, limit=limit, partition=partition, offset=offset)
+    answer = service.post(f"/api/dlq/{quote(topic, safe='')}/replay", body)
+    with progress_line("replayed", lambda: int(answer.body.get("replayed", 0))):
+        while answer.status == UNDER_WAY:
+            time.sleep(ASKED_EVERY_S)
+            answer = service.get(f"/api/dlq/replays/{answer.body['replay']}")
+    show(answer)
+    if answer.body.get("refused"):
+        raise CommandFailed(
+            f"{answer.body['refused']} records cannot be sent back; name a topic with --to"
+        )
 
 
 @control.command(name="log-level", short_help="Change what is logged.")

@@ -20,17 +20,18 @@ from reactive_kafka.cli.cluster_access import (
     with_broker_options,
 )
 from reactive_kafka.cli.console_text import counted
-from reactive_kafka.cli.dlq.letters import ReplayPlan, letter_of
-from reactive_kafka.cli.dlq.replay import (
-    Replayed,
-    carry_out_replay,
-    plan_replay,
-    reading_topic,
-)
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.paging import show_lines
 from reactive_kafka.cli.progress import DoneCount, progress_line
-from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.dead_letters.letters import ReplayPlan, letter_of
+from reactive_kafka.dead_letters.replay import (
+    Replayed,
+    carry_out_replay,
+    letter_client,
+    plan_replay,
+    producing_of,
+    reading_topic,
+)
 
 _MOST_REASONS = 20
 DEFAULT_LIMIT = 100
@@ -96,15 +97,7 @@ def show(
 
 
 def _cluster(brokers: BrokerOptions, topic: str) -> ClusterAccess:
-    return find_cluster(brokers, lambda channel: _client_of(channel, topic))
-
-
-def _client_of(channel: IncomingSettings, topic: str) -> Mapping[str, Any] | None:
-    """Return the properties of the channel's producer of dead letters; None for another topic."""
-    letters = channel.dead_letter_queue
-    if letters is None or letters.topic != topic:
-        return None
-    return letters.client
+    return find_cluster(brokers, lambda channel: letter_client(channel, topic))
 
 
 async def _show(
@@ -291,7 +284,7 @@ def _carried_out(cluster: ClusterAccess, wanted: ReplayPlan) -> Replayed:
     with progress_line("replayed", lambda: written.value, wanted.counts.total()):
         return asyncio.run(
             carry_out_replay(
-                cluster, wanted, _producer_properties(cluster, wanted.letters), written.add
+                cluster, wanted, producing_of(cluster.channels, wanted.letters), written.add
             )
         )
 
@@ -310,19 +303,6 @@ def _replay_json(wanted: ReplayPlan, replayed: Replayed, *, dry_run: bool) -> di
             for partition, offset, why in wanted.refused
         ],
     }
-
-
-def _producer_properties(cluster: ClusterAccess, topic: str) -> dict[str, Any]:
-    """Return the properties of the producer that wrote the dead letters, without its connection."""
-    for channel in cluster.channels:
-        client = _client_of(channel, topic)
-        if client is not None:
-            return {
-                name: value
-                for name, value in client.items()
-                if name not in ("bootstrap_servers", "transactional_id")
-            }
-    return {}
 
 
 def _timestamps(wanted: ReplayPlan, target: str) -> list[str]:

@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import click
 
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.partitions.start_choice import By, chosen_position
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.records import LogRange, TopicPartition
 
 EXPECTED = (
     "expected earliest, latest, an offset, a time with its zone (2026-11-21T08:00:00Z), or by:N "
     "(by:-100)"
 )
-
-
-class LogRange(NamedTuple):
-    """The offsets of a partition's log: of its first record, and of the record after its last."""
-
-    start: int
-    end: int
 
 
 To = Literal["earliest", "latest"] | int | datetime | By

@@ -12,12 +12,12 @@ from typing import Any
 import click
 
 from reactive_kafka.broker.client import Inspector, Producer
+from reactive_kafka.broker.topic_lookup import known_topics
 from reactive_kafka.cli import options
 from reactive_kafka.cli.cluster_access import (
     BrokerOptions,
     ClusterAccess,
     find_cluster,
-    known_topics,
     with_broker_options,
 )
 from reactive_kafka.cli.errors import CommandFailed

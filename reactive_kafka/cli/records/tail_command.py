@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 import click
 
 from reactive_kafka.broker.client import Chunk, Consumer, Inspector, start_without_group
+from reactive_kafka.broker.topic_lookup import known_topics, logs_of
 from reactive_kafka.cli import options
 from reactive_kafka.cli.cluster_access import (
     BrokerOptions,
     ClusterAccess,
     find_cluster,
-    known_topics,
     with_broker_options,
 )
 from reactive_kafka.cli.console_text import counted
 from reactive_kafka.cli.errors import CommandFailed
-from reactive_kafka.cli.offsets.offset_changes import LogRange, To
+from reactive_kafka.cli.offsets.offset_changes import To
 from reactive_kafka.cli.records.record_json import json_of
 from reactive_kafka.cli.records.registry_access import schema_source, with_schemas
 from reactive_kafka.cli.records.tail_range import (
@@ -35,10 +35,9 @@ from reactive_kafka.cli.records.tail_range import (
     parse_bound,
 )
 from reactive_kafka.cli.records.value_texts import as_json_data, as_line, value_reader
-from reactive_kafka.cli.stored_positions import logs_of
 from reactive_kafka.errors import DecodeError, EncodeError, escaped
 from reactive_kafka.partitions.start_choice import timestamp_ms
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import LogRange, RawRecord, TopicPartition
 from reactive_kafka.subscription import Partitions
 
 MAX_RECORDS = 500

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 import click
 
 from reactive_kafka.cli.errors import CommandFailed
-from reactive_kafka.cli.offsets.offset_changes import LogRange, To, parse_to
+from reactive_kafka.cli.offsets.offset_changes import To, parse_to
 from reactive_kafka.config.kinds import parse_duration
 from reactive_kafka.partitions.start_choice import By
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.records import LogRange, TopicPartition
 
 
 def parse_bound(text: str) -> To | timedelta:

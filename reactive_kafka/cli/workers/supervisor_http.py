@@ -12,9 +12,11 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, MutableMap
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from reactive_kafka.cli.workers.action_summary import WorkerReply, summary_of
 from reactive_kafka.cli.workers.metric_sums import CONTENT_TYPE, Families, MetricSums, parsed
 from reactive_kafka.cli.workers.worker_health import WorkerProbe, merged_probe
 from reactive_kafka.cli.workers.worker_process import NoAnswerError, WorkerAnswer, WorkerProcess
+from reactive_kafka.http.action_requests import CLIENT_HEADER
 from reactive_kafka.observe.catalogue import OF_A_SUPERVISOR, WORKER_UP
 
 PROBE_S = 2.0
@@ -23,7 +25,7 @@ ANSWER_S = 20.0
 """How long a worker may take for anything else but a stream."""
 BODY_BYTES = 1024 * 1024
 PROBES = frozenset({"/health", "/health/live", "/health/ready", "/health/started"})
-TO_ALL = "/api/channels/"
+TO_ALL = ("/api/channels/", "/api/log-level")
 """Actions on channels go to every worker, because each has its own part of a channel."""
 
 Message = MutableMapping[str, Any]
@@ -75,7 +77,9 @@ class SupervisorHttp:
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request."""
         request = await _request(scope, receive)
-        if request.method in ("GET", "HEAD") and request.path in PROBES:
+        if len(request.body) > BODY_BYTES:
+            await _send(send, _text(413, f"the body has more than {BODY_BYTES} bytes"))
+        elif request.method in ("GET", "HEAD") and request.path in PROBES:
             await _send(send, await self._probe(request))
         elif request.method in ("GET", "HEAD") and request.path == "/metrics":
             await _send(send, await self._metrics(request))
@@ -131,13 +135,21 @@ class SupervisorHttp:
         return "\n".join([*lines, ""])
 
     async def _to_all(self, request: HttpRequest) -> WorkerAnswer:
-        """Send an action to all workers. The answer with the highest status is that of all."""
+        """Send an action to all workers, and make one answer of theirs."""
         asked = [self._ask(slot, slot.process, request, ANSWER_S) for slot in self._slots]
         answers = [
             answer if isinstance(answer, WorkerAnswer) else _unavailable(slot, answer)
             for slot, answer in zip(self._slots, await asyncio.gather(*asked), strict=True)
         ]
-        return max(answers, key=lambda answer: answer.status)
+        replies = [
+            WorkerReply(slot.number, answer.status, answer.body.decode(errors="replace"))
+            for slot, answer in zip(self._slots, answers, strict=True)
+        ]
+        summary = summary_of(replies)
+        if summary is None:
+            return answers[0]
+        status, body = summary
+        return _json(body, status)
 
     async def _ask(
         self,
@@ -241,11 +253,16 @@ async def _request(scope: Mapping[str, Any], receive: Receive) -> HttpRequest:
             break
     query = scope["query_string"].decode("latin-1")
     path = scope["raw_path"].decode("latin-1")
-    headers = tuple(
-        (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
-    )
+    headers = [
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in scope["headers"]
+        if name.decode("latin-1").lower() != CLIENT_HEADER
+    ]
+    if scope.get("client"):
+        # The worker sees no address: the connection comes from here.
+        headers.append((CLIENT_HEADER, str(scope["client"][0])))
     target = f"{path}?{query}" if query else path
-    return HttpRequest(scope["method"], scope["path"], target, headers, body)
+    return HttpRequest(scope["method"], scope["path"], target, tuple(headers), body)
 
 
 _NO_STORE = ("cache-control", "no-store")

@@ -112,7 +112,11 @@ class WorkerProcess:
         try:
             # HTTP/1.0: the response ends with its connection.
             lines = [f"{method} {target} HTTP/1.0"]
-            lines += [f"{name}: {value}" for name, value in headers if name not in HOP_BY_HOP]
+            # A body that came in chunks has no length of its own here.
+            left_out = HOP_BY_HOP | {"content-length"}
+            lines += [f"{name}: {value}" for name, value in headers if name not in left_out]
+            if body:
+                lines.append(f"content-length: {len(body)}")
             writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
             yield await _read_head(reader)
         except (OSError, asyncio.IncompleteReadError) as error:

@@ -84,6 +84,10 @@ class ChannelWorkers:
     def blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
         """Hold a record's lane until its nack is carried out."""
 
+    def deliveries_of(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
+        """Return the unsettled messages of the call that has a record, or that has returned."""
+        return []
+
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """Cancel the handler that has a record, and do not wait for it.
 
@@ -137,9 +141,13 @@ class NoWorkers(ChannelWorkers):
         """Keep the message until it has its verdict: a dead letter needs its bytes."""
         self._handed_out.add(message)
 
+    def deliveries_of(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
+        """Return the message of a record that has no verdict."""
+        return self._handed_out.find(tracker, index)
+
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """Return the message of a record that has no verdict. There is no handler to cancel."""
-        return self._handed_out.find(tracker, index)
+        return self.deliveries_of(tracker, index)
 
 
 @dataclass(slots=True)

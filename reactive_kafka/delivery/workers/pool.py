@@ -334,6 +334,14 @@ class WorkerPool(ChannelWorkers):
             if lane in worker.lanes:
                 self._places.abandon(worker)
 
+    def deliveries_of(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
+        """Return the unsettled messages of the call that has a record, or that has returned."""
+        for worker in self._busy:
+            messages = worker.messages_of(tracker, index)
+            if messages:
+                return messages
+        return self._returned.find(tracker, index)
+
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """Cancel the handler that has a record, and do not wait for it.
 

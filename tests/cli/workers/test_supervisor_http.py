@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.cli.workers.supervisor_http import SupervisorHttp
+from reactive_kafka.cli.workers.supervisor_http import BODY_BYTES, SupervisorHttp
 from reactive_kafka.cli.workers.worker_process import WorkerAnswer
 
 
@@ -127,10 +128,90 @@ async def test_a_request_goes_to_the_worker_in_its_path_or_to_the_first(
     assert [worker.asked_for for worker in workers] == [first, second]
 
 
-async def test_an_action_on_a_channel_goes_to_all_and_the_highest_status_is_the_answer() -> None:
-    workers = [StreamingWorker(1), StreamingWorker(2)]
-    http = SupervisorHttp([RunningSlot(worker.number, worker) for worker in workers])
+class ActingWorker(StreamingWorker):
+    """A worker that answers actions."""
+
+    def __init__(self, number: int, status: int, body: str) -> None:
+        super().__init__(number)
+        self.status = status
+        self.body = body
+        self.headers: dict[str, str] = {}
+        self.content = b""
+
+    async def answer(
+        self, method: str, target: str, headers: Any = (), body: bytes = b"", *, within_s: float
+    ) -> WorkerAnswer:
+        self.asked_for.append(f"{method} {target}")
+        self.headers = dict(headers)
+        self.content = body
+        return WorkerAnswer(self.status, (("www-authenticate", "Bearer"),), self.body.encode())
+
+
+async def acted(
+    *workers: ActingWorker | None, path: str = "/api/channels/orders/skip", body: bytes = b"{}"
+) -> tuple[int, Any]:
+    """The answer of a supervisor of these workers; None: a worker that does not run."""
+    slots = [RunningSlot(number, worker) for number, worker in enumerate(workers, 1)]
+    for slot in slots:
+        slot.last_end = "it has ended"
     client = HttpClient()
-    await http(scope_of("POST", "/api/channels/orders/pause"), client.receive, client.send)
-    assert [len(worker.asked_for) for worker in workers] == [1, 1]
-    assert client.sent[0]["status"] == 202
+    client.received.get_nowait()
+    client.received.put_nowait({"type": "http.request", "body": body, "more_body": False})
+    scope = scope_of("POST", path) | {
+        "client": ("10.9.8.7", 1),
+        "headers": [(b"x-reactive-kafka-client", b"forged")],
+    }
+    await SupervisorHttp(slots)(scope, client.receive, client.send)
+    content = b"".join(message.get("body", b"") for message in client.sent).decode()
+    return client.sent[0]["status"], json.loads(content) if content[0] == "{" else content
+
+
+NOT_MINE = '{"error": "channel does not have orders-1", "code": "not-assigned"}'
+
+
+@pytest.mark.parametrize("path", ["/api/channels/orders/skip", "/api/log-level"])
+async def test_an_action_goes_to_all_and_the_owner_of_the_partition_is_enough(path: str) -> None:
+    mine = ActingWorker(2, 200, '{"result": "skipped", "state": "running"}')
+    others = ActingWorker(1, 409, NOT_MINE)
+    status, body = await acted(others, mine, path=path)
+    assert (status, body["result"]) == (200, "done by 1 of 2 workers")
+    assert body["workers"] == [
+        {
+            "worker": 1,
+            "status": 409,
+            "error": "channel does not have orders-1",
+            "code": "not-assigned",
+        },
+        {"worker": 2, "status": 200, "result": "skipped", "state": "running"},
+    ]
+    assert mine.headers["x-reactive-kafka-client"] == "10.9.8.7", "not what the client says"
+
+
+async def test_nobody_has_the_partition() -> None:
+    status, body = await acted(ActingWorker(1, 409, NOT_MINE), ActingWorker(2, 409, NOT_MINE))
+    assert (status, body["code"]) == (409, "not-assigned")
+    assert body["error"] == "channel does not have orders-1"
+
+
+async def test_a_worker_that_cannot_act_is_the_answer_with_how_many_could() -> None:
+    done = ActingWorker(1, 200, '{"result": "paused"}')
+    status, body = await acted(done, None)
+    assert status == 503
+    assert body["error"] == "worker 2: it has ended (done by 1 of 2 workers)"
+    slow = ActingWorker(2, 202, '{"result": "under way"}')
+    assert (await acted(done, slow))[0] == 202
+    wrong = [ActingWorker(number, 400, '{"error": "wrong"}') for number in (1, 2)]
+    status, body = await acted(*wrong)
+    assert (status, body["error"]) == (400, "wrong")
+
+
+async def test_what_the_guard_of_the_workers_says_is_passed_on() -> None:
+    text = '{"error": "this needs the token"}'
+    refused = [ActingWorker(number, 401, text) for number in (1, 2)]
+    assert await acted(*refused) == (401, json.loads(text))
+
+
+async def test_a_huge_body_reaches_no_worker() -> None:
+    worker = ActingWorker(1, 200, "{}")
+    status, _ = await acted(worker, body=b"x" * (BODY_BYTES + 1))
+    assert (status, worker.asked_for) == (413, [])

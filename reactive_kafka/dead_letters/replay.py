@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from reactive_kafka.broker.client import (
     Chunk,
@@ -17,9 +17,11 @@ from reactive_kafka.broker.client import (
     Written,
     start_without_group,
 )
-from reactive_kafka.cli.cluster_access import ClusterAccess, known_topics
-from reactive_kafka.cli.console_text import counted
-from reactive_kafka.cli.dlq.letters import (
+from reactive_kafka.broker.topic_lookup import known_topics, logs_of
+from reactive_kafka.clock import SYSTEM_CLOCK
+from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.dead_letters.letters import (
+    ReplayError,
     ReplayPlan,
     ReplayTarget,
     original_timestamp,
@@ -27,13 +29,10 @@ from reactive_kafka.cli.dlq.letters import (
     progress_group,
     rest,
 )
-from reactive_kafka.cli.dlq.timestamps import CONFIGS, limits_of
-from reactive_kafka.cli.errors import CommandFailed
-from reactive_kafka.cli.offsets.offset_changes import LogRange
-from reactive_kafka.cli.stored_positions import logs_of
-from reactive_kafka.clock import SYSTEM_CLOCK
+from reactive_kafka.dead_letters.timestamps import CONFIGS, limits_of
 from reactive_kafka.errors import ReactiveKafkaError
-from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.observe.wording import count_of
+from reactive_kafka.records import Committed, LogRange, TopicPartition
 from reactive_kafka.subscription import Partitions
 
 MAX_RECORDS = 100
@@ -45,18 +44,56 @@ CONFIRM_S = 10.0
 COMMITTED = {"isolation_level": "read_committed"}
 
 
+class LetterCluster(Protocol):
+    """How dead letters are read and written."""
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """Connection and credentials of every client, under aiokafka's names."""
+
+    @property
+    def channels(self) -> Sequence[IncomingSettings]:
+        """The incoming channels whose letters these are."""
+
+    def clients(
+        self, **more_properties: object
+    ) -> AbstractAsyncContextManager[tuple[Connector, Inspector]]:
+        """Open a connector and a started inspector."""
+
+
+def letter_client(channel: IncomingSettings, topic: str) -> Mapping[str, Any] | None:
+    """Return the properties of a channel's producer of dead letters; None for another topic."""
+    letters = channel.dead_letter_queue
+    if letters is None or letters.topic != topic:
+        return None
+    return letters.client
+
+
+def producing_of(channels: Iterable[IncomingSettings], topic: str) -> dict[str, Any]:
+    """Return the properties of the producer that wrote the dead letters, without its connection."""
+    for channel in channels:
+        client = letter_client(channel, topic)
+        if client is not None:
+            return {
+                name: value
+                for name, value in client.items()
+                if name not in ("bootstrap_servers", "transactional_id")
+            }
+    return {}
+
+
 def _ignore(count: int) -> None:
     """Report no progress."""
 
 
 @asynccontextmanager
 async def reading_topic(
-    cluster: ClusterAccess, topic: str
+    cluster: LetterCluster, topic: str
 ) -> AsyncIterator[tuple[int, AsyncIterator[Chunk]]]:
     """Open a whole topic as it is now: the number of its offsets, and an iterator of its records.
 
     Raises:
-        CommandFailed: There is no such topic.
+        UnknownTopicError: There is no such topic.
     """
     async with cluster.clients(**COMMITTED) as (connector, inspector):
         logs = await logs_of(inspector, (await known_topics(inspector, topic))[topic])
@@ -65,25 +102,41 @@ async def reading_topic(
 
 
 async def plan_replay(
-    cluster: ClusterAccess,
+    cluster: LetterCluster,
     letters: str,
     to: str | None,
     limit: int | None,
     reports: Callable[[int], object] = _ignore,
+    *,
+    only: tuple[int, int] | None = None,
 ) -> ReplayPlan:
     """Count what a replay would write, and where; at most *limit* records.
 
-    *reports* is called with the number of records of each chunk.
+    *reports* is called with the number of records of each chunk. *only* is the partition and the
+    offset of a single letter, which is written whatever was replayed before.
 
     Raises:
-        CommandFailed: A topic does not exist, or the position of the last replay is past its end.
+        UnknownTopicError: A topic does not exist.
+        ReplayError: The position of the last replay is past its end.
     """
     async with cluster.clients(**COMMITTED) as (connector, inspector):
         known = await known_topics(inspector, letters, *([] if to is None else [to]))
         reached = await _reached(inspector, progress_group(letters, to))
-        ranges = rest(letters, to, await logs_of(inspector, known[letters]), reached)
+        logs = await logs_of(inspector, known[letters])
+        if only is None:
+            ranges = rest(letters, to, logs, reached)
+        else:
+            reached = {}
+            ranges = _single(letters, logs, *only)
         sizes = {topic: len(partitions) for topic, partitions in known.items()}
-        wanted = ReplayPlan(letters, to, sizes, ranges, partial(_is_source, cluster))
+        wanted = ReplayPlan(
+            letters,
+            to,
+            sizes,
+            ranges,
+            partial(_is_source, cluster),
+            keeps_progress=only is None,
+        )
         wanted.known[progress_group(letters, to)] = reached
         async with _reading(cluster, connector, ranges) as chunks:
             async for chunk in chunks:
@@ -93,7 +146,25 @@ async def plan_replay(
     return wanted
 
 
-def _is_source(cluster: ClusterAccess, topic: str) -> bool:
+def _single(
+    letters: str, logs: Mapping[TopicPartition, LogRange], partition: int, offset: int
+) -> dict[TopicPartition, LogRange]:
+    """Return the range of one record.
+
+    Raises:
+        ReplayError: The log does not have it.
+    """
+    place = TopicPartition(letters, partition)
+    log = logs.get(place)
+    if log is None or not log.start <= offset < log.end:
+        why = "there is no such partition"
+        if log is not None:
+            why = f"its log begins at {log.start} and ends before {log.end}"
+        raise ReplayError(f"{place} offset {offset} cannot be replayed: {why}")
+    return {place: LogRange(offset, offset + 1)}
+
+
+def _is_source(cluster: LetterCluster, topic: str) -> bool:
     """Return whether a channel of the configuration reads the topic, also as a retry topic."""
     for channel in cluster.channels:
         if channel.subscription.reads(topic):
@@ -127,7 +198,7 @@ async def _is_enough(
 async def _learn(inspector: Inspector, wanted: ReplayPlan, target: str) -> None:
     """Ask once for each target how far the other replay has come, and which timestamps it keeps."""
     other = wanted.other_progress_group(target)
-    if other not in wanted.known:
+    if wanted.keeps_progress and other not in wanted.known:
         wanted.known[other] = await _reached(inspector, other)
     if target not in wanted.asked:
         wanted.asked.add(target)
@@ -149,7 +220,7 @@ class Replayed(NamedTuple):
 
 
 async def carry_out_replay(
-    cluster: ClusterAccess,
+    cluster: LetterCluster,
     wanted: ReplayPlan,
     producing: Mapping[str, Any],
     reports: Callable[[int], object] = _ignore,
@@ -162,7 +233,7 @@ async def carry_out_replay(
     Then it gets the time of the replay.
 
     Raises:
-        CommandFailed: A record could not be written, or another replay has written since the plan
+        ReplayError: A record could not be written, or another replay has written since the plan
             was made.
 
     Cancellation: Waits up to ``CONFIRM_S`` for records that were sent, and commits the position of
@@ -172,7 +243,7 @@ async def carry_out_replay(
     try:
         async with cluster.clients(**COMMITTED) as (connector, inspector):
             producer = connector.producer(
-                name="command-line", properties={**producing, **cluster.properties}
+                name="replay", properties={**producing, **cluster.properties}
             )
             progress = _Progress(inspector, wanted)
             await producer.start()
@@ -187,11 +258,11 @@ async def carry_out_replay(
                         )
             finally:
                 await producer.stop()
-    except (CommandFailed, ReactiveKafkaError) as error:
+    except ReactiveKafkaError as error:
         if not written.records:
-            raise CommandFailed(str(error)) from error
-        raise CommandFailed(
-            f"{error}; {counted(written.records, 'record')} were replayed before that, and the "
+            raise ReplayError(str(error)) from error
+        raise ReplayError(
+            f"{error}; {count_of(written.records)} were replayed before that, and the "
             "next replay continues from there"
         ) from error
     return written
@@ -204,18 +275,23 @@ class _Progress:
         self._inspector = inspector
         self._name = progress_group(wanted.letters, wanted.to)
         self._partitions = list(wanted.ranges)
+        self._is_kept = wanted.keeps_progress
         self._known = {group: dict(reached) for group, reached in wanted.known.items()}
 
     async def begin(self) -> None:
-        """Raise CommandFailed if a position has moved since the plan was made.
+        """Raise ReplayError if a position has moved since the plan was made.
 
         The user may have taken long to confirm the plan.
         """
+        if not self._is_kept:
+            return
         for group in self._known:
             await self._check(group, self._partitions, "nothing was written")
 
     async def advance(self, partition: TopicPartition, position: int) -> None:
-        """Commit a position. Raises CommandFailed if another replay runs at the same time."""
+        """Commit a position. Raises ReplayError if another replay runs at the same time."""
+        if not self._is_kept:
+            return
         await self._check(self._name, [partition], "some records may be there twice")
         await self._inspector.commit(self._name, {partition: Committed(position)})
         self._known[self._name][partition] = position
@@ -229,7 +305,7 @@ class _Progress:
         for partition in partitions:
             position = stored.get(partition)
             if position != self._known[group].get(partition):
-                raise CommandFailed(
+                raise ReplayError(
                     f"another replay has meanwhile reached {position} in {partition}: {otherwise}"
                 )
 
@@ -248,7 +324,7 @@ async def _write(
             if isinstance(target, ReplayTarget):
                 if target.topic not in wanted.counts:
                     # The user has not confirmed this topic.
-                    raise CommandFailed(
+                    raise ReplayError(
                         f"{wanted.letters} has changed meanwhile: {target.topic} was not among the "
                         "topics shown"
                     )
@@ -277,7 +353,7 @@ async def _write(
     for offset, confirmation in sent.items():
         error = confirmation.exception()
         if error is not None:
-            raise CommandFailed(
+            raise ReplayError(
                 f"{chunk.partition} offset {offset} could not be written: {error}"
             ) from error
     return Replayed(len(sent), restamped)
@@ -289,17 +365,17 @@ def _is_written(confirmation: asyncio.Future[Written]) -> bool:
 
 @asynccontextmanager
 async def _reading(
-    cluster: ClusterAccess, connector: Connector, ranges: Mapping[TopicPartition, LogRange]
+    cluster: LetterCluster, connector: Connector, ranges: Mapping[TopicPartition, LogRange]
 ) -> AsyncIterator[AsyncIterator[Chunk]]:
     """Open an iterator over the records in *ranges*, one partition after the other.
 
-    The iterator raises CommandFailed if nothing comes for ``PATIENCE_S``, or the log cannot be
+    The iterator raises ReplayError if nothing comes for ``PATIENCE_S``, or the log cannot be
     read.
     """
     subscription = Partitions(tuple(ranges))
     properties = {**cluster.properties, **COMMITTED}
     consumer = connector.consumer(
-        name="command-line", subscription=subscription, group_id=None, properties=properties
+        name="replay", subscription=subscription, group_id=None, properties=properties
     )
     try:
         await start_without_group(consumer)
@@ -332,13 +408,13 @@ async def _some(
     while loop.time() < deadline:
         poll = await consumer.poll({partition: MAX_RECORDS}, POLL_S)
         if partition in poll.errors:
-            raise CommandFailed(
+            raise ReplayError(
                 f"{partition} cannot be read at offset {reached}: {poll.errors[partition]}"
             )
         chunks = [_cut(chunk, until) for chunk in poll.chunks]
         if chunks and chunks[-1].next_offset > reached:
             return chunks
-    raise CommandFailed(
+    raise ReplayError(
         f"{partition} cannot be read at offset {reached}: no records came for {PATIENCE_S:g} s"
     )
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from reactive_kafka.cli.dlq.timestamps import TimestampLimits
-from reactive_kafka.cli.errors import CommandFailed
-from reactive_kafka.cli.offsets.offset_changes import LogRange
+from reactive_kafka.dead_letters.timestamps import TimestampLimits
+from reactive_kafka.errors import ReactiveKafkaError
 from reactive_kafka.failure.headers import (
     DEAD_LETTER,
     DEAD_LETTER_NAMES,
@@ -22,12 +21,16 @@ from reactive_kafka.failure.headers import (
     parse_count,
 )
 from reactive_kafka.observe.safe_text import one_line
-from reactive_kafka.records import HeaderPairs, RawRecord, TopicPartition
+from reactive_kafka.records import HeaderPairs, LogRange, RawRecord, TopicPartition
 from reactive_kafka.wire import is_topic
 
 GROUP = "reactive-kafka-replay"
 MOST_NAMED = 10
 _TEXT_LIMIT = 200
+
+
+class ReplayError(ReactiveKafkaError):
+    """Dead letters cannot be read or sent back: the text says why."""
 
 
 class LetterOrigin(NamedTuple):
@@ -240,13 +243,13 @@ def rest(
     """Return the part of *logs* that is left to replay.
 
     Raises:
-        CommandFailed: A position is past the end of its log.
+        ReplayError: A position is past the end of its log.
     """
     ranges = {}
     for partition, log in logs.items():
         start = max(reached.get(partition, 0), log.start)
         if start > log.end:
-            raise CommandFailed(
+            raise ReplayError(
                 f"{partition} ends at {log.end}, and was replayed up to {start}: was the topic "
                 f"recreated? If so: reactive-kafka offsets reset {progress_group(letters, to)} "
                 f"--topic {letters} --to earliest"
@@ -275,6 +278,8 @@ class ReplayPlan:
         done: Records that were replayed before.
         strangers: Records to write though they are not dead letters, because ``--to`` names a topic
             for all.
+        keeps_progress: The group of the replay stores how far it came. False for a single record,
+            which a later replay of all writes again.
     """
 
     letters: str
@@ -291,6 +296,7 @@ class ReplayPlan:
     refused_count: int = 0
     done: int = 0
     strangers: int = 0
+    keeps_progress: bool = True
 
     def other_progress_group(self, target: str) -> str:
         """Return the group of the other replay that may have written a record to this topic.
