@@ -25,9 +25,9 @@ from reactive_kafka.broker.consumer.membership.classic_group.assignors.named_ass
 )
 from reactive_kafka.broker.consumer.membership.classic_group.assignors.sticky_assignor import (
     StickyAssignor,
-    encoded_partitions,
     last_assignment,
 )
+from reactive_kafka.broker.consumer.membership.classic_group.topic_arrays import encoded_partitions
 from reactive_kafka.formats.format_names import FormatError
 from reactive_kafka.records import TopicPartition
 from tests.broker.consumer.assignor_cases import GroupCase, changed_case, drawn_case, moves, spread
