@@ -112,6 +112,7 @@ class ClassicGroupModel:
                 waiting(_no_generation(FENCED_INSTANCE_ID))
         member = replace(old, member_id=member_id, joining=None, syncing=None, seen_at=now)
         self.members[member_id] = member
+        self._rename_stored(old_id, member_id)
         was_leader = old_id == self.leader
         if was_leader:
             self.leader = member_id
@@ -236,6 +237,19 @@ class ClassicGroupModel:
             for name, member in self.members.items()
         }
         self._stored = (self.generation, self.protocol, self.leader, members)
+
+    def _rename_stored(self, old_id: str, member_id: str) -> None:
+        """Store the new id of a static member at once.
+
+        Kafka stores it with the next generation. A coordinator that reads the log before that
+        knows the last run only, and fences the new one: a fault that no client can heal.
+        """
+        generation, protocol, leader, members = self._stored
+        if old_id in members:
+            renamed = {**members, member_id: replace(members[old_id], member_id=member_id)}
+            del renamed[old_id]
+            leader = member_id if leader == old_id else leader
+            self._stored = (generation, protocol, leader, renamed)
 
     def _static(self, instance_id: str) -> str | None:
         """The id of the member with this instance id."""
