@@ -10,8 +10,8 @@ import pytest
 
 from reactive_kafka.broker.aiokafka.error_classes import class_for, code_of, is_retriable
 from reactive_kafka.broker.aiokafka.error_translation import translate
-from reactive_kafka.broker.error_codes import SOURCE_VERSION, TABLE, Act, ErrorCode, error_code
-from reactive_kafka.broker.jars import Artifact, fetched_once, find_java, kafka_jars
+from reactive_kafka.broker.error_codes import TABLE, Act, ErrorCode, error_code
+from reactive_kafka.broker.jars import find_java, kafka_jars
 from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,
@@ -19,15 +19,9 @@ from reactive_kafka.errors import (
     RejectedRecordError,
     TransientBrokerError,
 )
+from tests.broker.newest_clients import newest_clients
 
 PROGRAM = Path(__file__).parent / "ErrorCodes.java"
-CLIENTS = Artifact("org.apache.kafka", "kafka-clients", SOURCE_VERSION, is_alone=True)
-LOGGING = Artifact("org.slf4j", "slf4j-api", "1.7.36", is_alone=True)
-PINNED = {
-    "kafka-clients-4.4.0.jar": "1ab07317eb6633241392449d329dbdc5d9251e6ffc4926860f42dd966e88bdf9",
-    "slf4j-api-1.7.36.jar": "d3ef575e3e4979678dc01bf1dcce51021493b4d11fb7f1be8ad982877c16a1c0",
-}
-"""Of the newest version of Kafka's clients. A newer one begins here and with SOURCE_VERSION."""
 OUTSIDE = [-2, 137, 999, 32_767]
 """Codes that no Kafka has."""
 
@@ -46,15 +40,7 @@ def printed(jars: Path) -> list[Row]:
 def test_the_table_has_every_code_of_the_newest_kafka_with_its_name_and_whether_it_is_retriable() -> (
     None
 ):
-    needed = (CLIENTS.jar, LOGGING.jar)
-    folder = fetched_once(
-        f"kafka-clients {SOURCE_VERSION}",
-        "error-codes",
-        (CLIENTS, LOGGING),
-        needed=needed,
-        pinned=PINNED,
-    )
-    assert [row[:3] for row in TABLE] == printed(folder)
+    assert [row[:3] for row in TABLE] == printed(newest_clients())
 
 
 @pytest.mark.kafka

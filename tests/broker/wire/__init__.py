@@ -1,0 +1,1 @@
+"""Kafka's messages: against their definitions, against aiokafka, against Java, and on a real Kafka."""
