@@ -486,6 +486,19 @@ def test_a_topic_that_is_not_read_any_more_is_given_up_before_the_member_joins()
     assert played.requests[-1] is ClassicRequest.JOIN
 
 
+def test_an_assignment_for_an_older_subscription_is_never_assigned() -> None:
+    group = PlayedGroup()
+    played = group.start(topics=("orders",))
+    while played.member.state is not State.SYNCING:
+        played.send(group.now)
+        played.receive(group.now)
+    played.member.subscribe(["bills"])
+    group.settle()
+    assigned = [step.partitions for step in played.steps if isinstance(step, AssignStep)]
+    assert {it.topic for it in frozenset[TopicPartition]().union(*assigned)} == {"bills"}
+    assert len(played.member.owned.partitions) == 4
+
+
 ERRORS = [
     # request, code, state afterwards, meaning
     (ClassicRequest.JOIN, 14, State.PREPARING, ClassicAnswer.RETRY),

@@ -106,7 +106,7 @@ def test_cut_off_bytes_are_refused(data: st.DataObject) -> None:
 
 
 def test_an_array_of_a_billion_elements_is_refused_before_it_is_read() -> None:
-    with pytest.raises(MemberDataError, match="an array of 1000000000 elements in 0 bytes"):
+    with pytest.raises(MemberDataError, match="topics: the 6 bytes end before it does"):
         decode_subscription(struct.pack(">hi", 0, 10**9), "shop-1")
 
 

@@ -452,8 +452,8 @@ class ClassicGroupMember:
         self._last_assigned = assigned
         self._last_generation = self.generation
         self._move("assign")
-        if self._topics != self._joined_topics:
-            self._prepare("the subscription has changed")
+        # If this assignment is out of date already, the listener does not hear of it.
+        self._rejoin_if_needed()
         return None
 
     def _rejoin(self, reason: str) -> None:

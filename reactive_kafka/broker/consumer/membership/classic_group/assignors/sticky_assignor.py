@@ -6,7 +6,6 @@ owned last. Source: Java's ``StickyAssignor``; librdkafka and kafka-python write
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 
 from reactive_kafka.broker.consumer.membership.classic_group.assignors.assignor import (
@@ -20,10 +19,35 @@ from reactive_kafka.broker.consumer.membership.classic_group.assignors.sticky_ba
     valid_owners,
 )
 from reactive_kafka.broker.consumer.membership.classic_group.topic_arrays import (
-    ArrayReader,
-    encoded_partitions,
+    by_topic,
+    partitions_of,
 )
+from reactive_kafka.broker.wire.codec import decode_first, encode
+from reactive_kafka.broker.wire.errors import MessageDecodeError
+from reactive_kafka.broker.wire.schema import WireField, WireMessage
 from reactive_kafka.records import TopicPartition
+
+STICKY_USER_DATA = WireMessage(
+    "StickyUserData",
+    versions="0-1",
+    flexible="none",
+    fields=(
+        WireField(
+            "previous_assignment",
+            "[]TopicAssignment",
+            "0+",
+            fields=(
+                WireField("topic", "string", "0+"),
+                WireField("partitions", "[]int32", "0+"),
+            ),
+        ),
+        WireField("generation", "int32", "1+", default=NO_GENERATION),
+    ),
+)
+"""What a sticky assignor tells the leader. Kafka has no definition of it among its messages.
+
+Source: ``StickyAssignor.STICKY_ASSIGNOR_USER_DATA_V1``.
+"""
 
 
 class StickyAssignor:
@@ -46,19 +70,20 @@ class StickyAssignor:
 
     def user_data(self, owned: frozenset[TopicPartition], generation: int) -> bytes:
         """Return the last assignment as bytes, in the newer of the two layouts."""
-        return encoded_partitions(owned) + struct.pack(">i", generation)
+        values = {"previous_assignment": by_topic(owned), "generation": generation}
+        return encode(STICKY_USER_DATA, 1, values)
 
 
 def last_assignment(user_data: bytes) -> tuple[frozenset[TopicPartition], int]:
     """Return what a member owned last, and in which generation.
 
-    Version 1 ends with the generation, version 0 has none. Bytes that are neither are no claim, as
-    in Java: the user data of another assignor must not stop a group.
+    The bytes do not name their version: those without a generation are of version 0. Bytes that are
+    neither are no claim, as in Java: the user data of another assignor must not stop a group.
     """
-    reader = ArrayReader(user_data)
-    try:
-        partitions = reader.partitions()
-        generation = reader.int32() if reader.left >= 4 else NO_GENERATION
-    except ValueError:
-        return frozenset(), NO_GENERATION
-    return partitions, generation
+    for version in (1, 0):
+        try:
+            values, _ = decode_first(STICKY_USER_DATA, version, user_data)
+        except MessageDecodeError:
+            continue
+        return partitions_of(values["previous_assignment"]), values["generation"]
+    return frozenset(), NO_GENERATION
