@@ -83,6 +83,8 @@ class PlayedMember:
         self.member = member
         self.step: RebalanceStep | None = None
         self.steps: list[RebalanceStep] = []
+        # Of the calls of on_assigned.
+        self.generations: list[int] = []
         self.effects: list[AnswerEffect] = []
         self.requests: list[ClassicRequest] = []
         # The number of the request whose answer counts. Answers to earlier ones were lost.
@@ -137,6 +139,8 @@ class PlayedMember:
             if self.step is not None:
                 self.member.begin(self.step)
                 self.steps.append(self.step)
+                if isinstance(self.step, AssignStep):
+                    self.generations.append(self.member.owned.generation)
 
     def finish_step(self) -> None:
         """Let the listener return."""
@@ -154,10 +158,6 @@ class PlayedMember:
     def is_known(self) -> bool:
         """True if the coordinator takes it for a member, and it takes itself for one."""
         return self.member.member_id in self.group.members and self.member.is_member()
-
-    @property
-    def generations(self) -> list[int]:
-        return [step.generation for step in self.steps if isinstance(step, AssignStep)]
 
 
 class PlayedGroup:

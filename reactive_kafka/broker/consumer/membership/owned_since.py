@@ -18,26 +18,36 @@ class OwnedSince:
     """Partition -> the generation since which the member owns it.
 
     Attributes:
-        generation: The generation of the last assignment. It grows with each one, and never goes
-            back, although Kafka's own numbers do when a group is deleted.
+        generation: The generation of the last assignment. It is Kafka's, plus a number that makes
+            it larger than all before: Kafka begins at 1 again when a group was deleted.
     """
 
     def __init__(self) -> None:
         self.generation = -1
         self._since: dict[TopicPartition, int] = {}
+        self._added = 0
+        self._is_new_membership = True
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
         return frozenset(self._since)
 
+    def begin_membership(self) -> None:
+        """Let the next assignment have a larger generation than all before: the member joins."""
+        self._is_new_membership = True
+
     def assign(self, partitions: Collection[TopicPartition], kafka_generation: int) -> int:
         """Add *partitions*. Returns the generation of this assignment.
 
         Args:
-            kafka_generation: The generation, or member epoch, that Kafka has named. It is used
-                where it is larger than all generations before, so that logs show Kafka's numbers.
+            kafka_generation: The generation, or member epoch, that Kafka has named. It never goes
+                back within a membership, and a partition that goes and comes back is assigned in a
+                later one.
         """
-        self.generation = max(self.generation + 1, kafka_generation)
+        if self._is_new_membership:
+            self._is_new_membership = False
+            self._added = max(0, self.generation + 1 - kafka_generation)
+        self.generation = max(self.generation, kafka_generation + self._added)
         for partition in partitions:
             self._since.setdefault(partition, self.generation)
         return self.generation

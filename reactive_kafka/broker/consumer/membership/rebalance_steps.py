@@ -14,10 +14,9 @@ class RevokeStep(NamedTuple):
 
 
 class AssignStep(NamedTuple):
-    """Take these partitions, perhaps none, and learn of a generation."""
+    """Take these partitions, perhaps none, in the current generation."""
 
     partitions: frozenset[TopicPartition]
-    generation: int
 
 
 class LoseStep(NamedTuple):

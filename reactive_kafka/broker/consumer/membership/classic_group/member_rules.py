@@ -371,14 +371,13 @@ class ClassicGroupMember:
         gone = owned - self._assigned
         if gone:
             return RevokeStep(gone)
-        generation = max(self.owned.generation + 1, self.generation)
-        return AssignStep(self._assigned - owned, generation)
+        return AssignStep(self._assigned - owned)
 
     def begin(self, step: RebalanceStep) -> None:
         """Take in that the listener is called for a step."""
         if isinstance(step, AssignStep):
             self._assigned = None
-            self.owned.assign(step.partitions, step.generation)
+            self.owned.assign(step.partitions, self.generation)
             self._rejoin_if_needed()
         else:
             self._is_revoking = True
@@ -429,6 +428,9 @@ class ClassicGroupMember:
         self._distributed = None
         self._led = None
         self._try_at = -inf
+        # A partition may go and come back within one generation of Kafka, if nothing has changed
+        # for the coordinator. A commit from before must not be taken for one of now.
+        self.owned.begin_membership()
         if self._leader_id != self.member_id:
             self._move("follow")
             return
