@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 import aiokafka
 import pytest
@@ -25,6 +27,7 @@ from reactive_kafka.broker.consumer.membership.classic_group.member_rules import
     ClassicGroupMember,
     ClassicMemberSettings,
 )
+from reactive_kafka.broker.jars import find_java, kafka_jars
 from reactive_kafka.errors import FatalBrokerError, FencedError
 from reactive_kafka.records import TopicPartition
 from tests.broker.consumer.test_classic_membership import ReadPartitions
@@ -34,6 +37,7 @@ pytestmark = pytest.mark.kafka
 PARTITIONS = 6
 PATIENCE_S = 20.0
 COOPERATIVE = ("cooperative-sticky",)
+JAVA_COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 
 
 class RealMember:
@@ -231,6 +235,72 @@ class RdkafkaMember:
 @contextmanager
 def librdkafka(kafka: str, topic: str, strategy: str) -> Iterator[RdkafkaMember]:
     member = RdkafkaMember(kafka, topic, strategy)
+    try:
+        yield member
+    finally:
+        member.close()
+
+
+@pytest.mark.parametrize("is_cooperative", [False, True], ids=["default", "cooperative"])
+async def test_a_group_of_javas_members_takes_ours_and_the_other_way_round(
+    kafka: str, topic: str, is_cooperative: bool
+) -> None:
+    assignors = COOPERATIVE if is_cooperative else DEFAULT_ASSIGNORS
+    strategy = JAVA_COOPERATIVE if is_cooperative else "-"
+    with java_member(kafka, topic, strategy) as theirs:
+        await until(lambda: len(theirs()) == PARTITIONS)
+        async with joined(kafka, topic, assignors) as ours:
+            await until(lambda: len(theirs()) == len(ours.owned) == PARTITIONS // 2)
+            assert not theirs() & ours.owned
+            await asyncio.to_thread(theirs.close)
+            await until(lambda: have_all([ours]))
+            # Now ours is the leader.
+            ours.revoked.clear()
+            with java_member(kafka, topic, strategy) as again:
+                await until(lambda: len(again()) == len(ours.owned) == PARTITIONS // 2)
+                assert not again() & ours.owned
+                if is_cooperative:
+                    assert ours.revoked == again()
+
+
+class JavaMember:
+    """A consumer of Kafka's own client, in a process that prints what it owns."""
+
+    def __init__(self, kafka: str, topic: str, strategy: str) -> None:
+        program = Path(__file__).parent / "consumer" / "JavaMember.java"
+        run = [find_java(), "-cp", f"{kafka_jars()}/*", str(program), kafka, topic, topic, strategy]
+        self._topic = topic
+        self._process = subprocess.Popen(
+            run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self._owned: frozenset[TopicPartition] = frozenset()
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def __call__(self) -> frozenset[TopicPartition]:
+        """What it owns."""
+        return self._owned
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                # The log is on stdout, too.
+                if line.startswith("owned"):
+                    self._owned = frozenset(
+                        TopicPartition(self._topic, int(number)) for number in line.split()[1:]
+                    )
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._thread.join()
+
+
+@contextmanager
+def java_member(kafka: str, topic: str, strategy: str) -> Iterator[JavaMember]:
+    member = JavaMember(kafka, topic, strategy)
     try:
         yield member
     finally:
