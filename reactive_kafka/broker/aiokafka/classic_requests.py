@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from aiokafka.client import ConnectionGroup, CoordinationType
@@ -11,9 +11,10 @@ from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, within
 from reactive_kafka.broker.consumer.membership.classic_group.classic_membership import TopicView
 from reactive_kafka.broker.error_codes import error_code
 from reactive_kafka.broker.wire.definitions import JOIN_GROUP, METADATA, SYNC_GROUP
+from reactive_kafka.broker.wire.errors import MessageEncodeError
 from reactive_kafka.broker.wire.requests import call
 from reactive_kafka.broker.wire.schema import Api
-from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.errors import FatalBrokerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 
 JOINING = "joining"
@@ -43,7 +44,11 @@ class ClassicCoordinatorRequests:
         self._node: int | None = None
 
     async def ask(
-        self, api: Api, values: Mapping[str, Any], *, deadline_s: float
+        self,
+        api: Api,
+        values: Mapping[str, Any] | Callable[[int], Mapping[str, Any]],
+        *,
+        deadline_s: float,
     ) -> Mapping[str, Any]:
         """Send one request, see ``ClassicGroupRequests``.
 
@@ -61,6 +66,9 @@ class ClassicCoordinatorRequests:
         sending = call(self._client, node, api, values, group=connection)
         try:
             return await within(deadline_s, sending, f"sending {api.request.name}")
+        except MessageEncodeError as error:
+            # For example a group_instance_id, which Kafka has since 2.3.
+            raise FatalBrokerError(f"the coordinator is too old: {error}") from error
         except TransientBrokerError:
             # The node may be gone.
             self.coordinator_moved()

@@ -33,6 +33,7 @@ from reactive_kafka.broker.consumer.membership.classic_group.member_rules import
     AnswerEffect,
     ClassicGroupMember,
     ClassicMemberSettings,
+    leave_values,
 )
 from reactive_kafka.broker.consumer.membership.rebalance_steps import (
     AssignStep,
@@ -40,6 +41,9 @@ from reactive_kafka.broker.consumer.membership.rebalance_steps import (
     RebalanceStep,
     RevokeStep,
 )
+from reactive_kafka.broker.wire.codec import encode
+from reactive_kafka.broker.wire.definitions import LEAVE_GROUP
+from reactive_kafka.broker.wire.schema import versions_of
 from reactive_kafka.records import TopicPartition
 from tests.broker.consumer.classic_group_model import ClassicGroupModel
 
@@ -636,6 +640,14 @@ def test_a_static_member_never_says_that_it_leaves() -> None:
             }
         ],
     }
+
+
+def test_a_member_of_any_version_of_kafka_can_be_told_that_it_leaves() -> None:
+    values = lone_member().member.leave()
+    assert values is not None
+    for version in versions_of(LEAVE_GROUP.request.versions):
+        content = encode(LEAVE_GROUP.request, version, leave_values(values, version))
+        assert b"member-1" in content
 
 
 def test_a_static_member_that_is_started_again_gets_its_partitions_and_nobody_else_notices() -> (

@@ -26,13 +26,14 @@ from reactive_kafka.broker.consumer.membership.classic_group.member_rules import
     ClassicGroupMember,
     ClassicMemberSettings,
 )
+from reactive_kafka.broker.wire.codec import encode
 from reactive_kafka.broker.wire.definitions import (
     HEARTBEAT,
     JOIN_GROUP,
     LEAVE_GROUP,
     SYNC_GROUP,
 )
-from reactive_kafka.broker.wire.schema import Api
+from reactive_kafka.broker.wire.schema import Api, versions_of
 from reactive_kafka.errors import FatalBrokerError, FencedError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 from tests.broker.consumer.classic_group_model import ClassicGroupModel
@@ -60,8 +61,16 @@ class ModelClassicRequests:
         self.lookups = 0
 
     async def ask(
-        self, api: Api, values: Mapping[str, Any], *, deadline_s: float
+        self,
+        api: Api,
+        values: Mapping[str, Any] | Callable[[int], Mapping[str, Any]],
+        *,
+        deadline_s: float,
     ) -> Mapping[str, Any]:
+        if callable(values):
+            values = values(versions_of(api.request.versions).last)
+        # Whatever is asked can be sent.
+        encode(api.request, versions_of(api.request.versions).last, values)
         self.asked.append((now(), api))
         await asyncio.sleep(0.01)
         if self.is_away:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Any, NamedTuple, Protocol
 
@@ -17,7 +18,10 @@ from reactive_kafka.broker.consumer.membership.classic_group.classic_states impo
     ClassicMemberState,
 )
 from reactive_kafka.broker.consumer.membership.classic_group.leader_rules import AssignorError
-from reactive_kafka.broker.consumer.membership.classic_group.member_rules import ClassicGroupMember
+from reactive_kafka.broker.consumer.membership.classic_group.member_rules import (
+    ClassicGroupMember,
+    leave_values,
+)
 from reactive_kafka.broker.consumer.membership.group_parts import PartitionReader
 from reactive_kafka.broker.consumer.membership.listener_calls import ListenerCalls
 from reactive_kafka.broker.wire.definitions import (
@@ -65,7 +69,11 @@ class ClassicGroupRequests(Protocol):
     """Sends requests to the coordinator of one group, and asks for topics."""
 
     async def ask(
-        self, api: Api, values: Mapping[str, Any], *, deadline_s: float
+        self,
+        api: Api,
+        values: Mapping[str, Any] | Callable[[int], Mapping[str, Any]],
+        *,
+        deadline_s: float,
     ) -> Mapping[str, Any]:
         """Send one request in one attempt, and return the values of its answer.
 
@@ -74,12 +82,13 @@ class ClassicGroupRequests(Protocol):
 
         Args:
             api: From ``broker.wire.definitions``.
-            values: The fields of the request.
+            values: The fields of the request, or a function that makes them for a version.
             deadline_s: How long to wait for the answer.
 
         Raises:
             TransientBrokerError: No coordinator is known, or it has not answered in time.
-            FatalBrokerError: The coordinator does not have this API, or refuses the login.
+            FatalBrokerError: The coordinator does not have this API, or is too old for one of the
+                values, or refuses the login.
         """
 
     def coordinator_moved(self) -> None:
@@ -181,7 +190,10 @@ class ClassicGroupMembership:
         return self._calls.is_calling
 
     def refused_commit(self, *, is_member: bool) -> None:
-        """A commit was refused because of the member's generation.
+        """A commit was refused because of the member's generation. A heartbeat is sent at once.
+
+        It tells whether a rebalance has begun, which the member has not heard of, or whether the
+        group has gone on without it. Until then the same commit may be sent again.
 
         Args:
             is_member: False: the group does not know the member any more.
@@ -303,9 +315,12 @@ class ClassicGroupMembership:
         """Tell the group that this member leaves, if there is anything to tell."""
         if leaving is None:
             return
+        asking = self._requests.ask(
+            LEAVE_GROUP, partial(leave_values, leaving), deadline_s=LEAVE_DEADLINE_S
+        )
         try:
             async with asyncio.timeout(LEAVE_DEADLINE_S):
-                await self._requests.ask(LEAVE_GROUP, leaving, deadline_s=LEAVE_DEADLINE_S)
+                await asking
         except (BrokerError, TimeoutError):
             # The group removes the member when its session is over.
             pass

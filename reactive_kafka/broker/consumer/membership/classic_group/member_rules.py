@@ -104,6 +104,14 @@ class ClassicMemberSettings:
     rack: str | None = None
 
 
+def leave_values(values: Mapping[str, Any], version: int) -> Mapping[str, Any]:
+    """Return the values of a LeaveGroup in a version: before version 3 it names one member only."""
+    if version >= 3:
+        return values
+    [member] = values["members"]
+    return {"group_id": values["group_id"], "member_id": member["member_id"]}
+
+
 class AnswerEffect(NamedTuple):
     """What the shell does about an answer, besides sending the next request."""
 
@@ -555,7 +563,7 @@ class ClassicGroupMember:
         }
 
     def _leaving(self, reason: str) -> dict[str, Any] | None:
-        """Return the values of LeaveGroup, for version 3 and newer."""
+        """Return the values of LeaveGroup; older versions need :func:`leave_values`."""
         is_static = self.settings.instance_id is not None
         if is_static or not self.member_id or self.state in OUT_OF_GROUP:
             return None
