@@ -317,7 +317,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     @rule(played=members)
     def refuse_a_commit(self, played: PlayedMember) -> None:
         if not played.is_known:
-            played.member.removed(self.world.now)
+            played.member.removed(self.world.now, played.member.member_id)
 
     @rule(seconds=st.sampled_from([0.3, 5.0, 44.0, 60.0]))
     def wait(self, seconds: float) -> None:
@@ -608,7 +608,7 @@ def test_the_answer_to_a_heartbeat_of_an_earlier_membership_changes_nothing() ->
     played = lone_member()
     member = played.member
     member.next_request(100.0)
-    member.removed(100.0)
+    member.removed(100.0, member.member_id)
     assert member.state is State.REMOVED
     played.begin_step()
     played.finish_step()
@@ -640,6 +640,13 @@ def test_a_static_member_never_says_that_it_leaves() -> None:
             }
         ],
     }
+
+
+def test_a_member_of_an_old_generation_still_says_that_it_leaves() -> None:
+    """The coordinator knows it, and would wait for its session otherwise."""
+    played = lone_member()
+    answer_next(played, {"error_code": 22})
+    assert played.member.leave() is not None
 
 
 def test_a_member_of_any_version_of_kafka_can_be_told_that_it_leaves() -> None:

@@ -378,10 +378,34 @@ async def test_a_commit_that_is_refused_because_the_member_is_unknown_loses_ever
     group = ClassicGroupModel()
     async with running(group) as app:
         await app.until(lambda: app.owned == ALL)
-        group.remove(app.membership.member.member_id, now())
-        app.membership.refused_commit(is_member=False)
+        member_id = app.membership.member.member_id
+        group.remove(member_id, now())
+        app.membership.refused_commit(member_id, is_member=False)
         await app.until(lambda: ("revoked", ALL) in app.changes, 0.5)
         await app.until(lambda: app.owned == ALL)
+
+
+async def test_a_commit_of_an_earlier_membership_that_is_refused_late_changes_nothing() -> None:
+    group = ClassicGroupModel()
+    async with running(group) as app:
+        await app.until(lambda: app.owned == ALL)
+        old_id = app.membership.member.member_id
+        group.remove(old_id, now())
+        await app.until(lambda: len(app.changes) == 3)
+        app.membership.refused_commit(old_id, is_member=False)
+        await asyncio.sleep(1.0)
+        assert app.state is ClassicMemberState.STABLE
+        assert app.changes[1:] == [("revoked", ALL), ("assigned", ALL)]
+
+
+async def test_a_refused_commit_makes_the_member_hear_of_a_rebalance_at_once() -> None:
+    group = ClassicGroupModel()
+    async with running(group) as one:
+        await one.until(lambda: one.owned == ALL)
+        async with running(group) as two:
+            await two.until(lambda: group.state == "preparing")
+            one.membership.refused_commit(one.membership.member.member_id, is_member=True)
+            await one.until(lambda: ("revoked", ALL) in one.changes, 0.2)
 
 
 async def test_a_member_that_is_stopped_while_it_joins_leaves_nothing_behind() -> None:

@@ -189,17 +189,18 @@ class ClassicGroupMembership:
         """True while the listener is being called."""
         return self._calls.is_calling
 
-    def refused_commit(self, *, is_member: bool) -> None:
+    def refused_commit(self, member_id: str, *, is_member: bool) -> None:
         """A commit was refused because of the member's generation. A heartbeat is sent at once.
 
         It tells whether a rebalance has begun, which the member has not heard of, or whether the
         group has gone on without it. Until then the same commit may be sent again.
 
         Args:
-            is_member: False: the group does not know the member any more.
+            member_id: The member that the commit has named.
+            is_member: False: the group does not know that member any more.
         """
         if not is_member:
-            self.member.removed(self._now())
+            self.member.removed(self._now(), member_id)
         self.member.beat_soon()
         self._changed()
 

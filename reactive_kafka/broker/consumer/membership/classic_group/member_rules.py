@@ -294,12 +294,13 @@ class ClassicGroupMember:
         """Send the next heartbeat at once: a commit was refused because of the generation."""
         self._beat_at = -inf
 
-    def removed(self, now: float) -> None:
-        """A commit was refused because the group does not know this member any more.
+    def removed(self, now: float, member_id: str) -> None:
+        """A commit of *member_id* was refused because the group does not know that member any more.
 
-        While the member joins, the answer to that tells what it needs to know.
+        The commit may be of an earlier membership, under another id. While the member joins, the
+        answer to that tells what it needs to know.
         """
-        if self.state in (_S.STABLE, _S.PREPARING):
+        if self.state in _IN_GENERATION and member_id == self.member_id:
             self.member_id = NO_MEMBER_ID
             self._remove(now, 0.0)
 
@@ -565,7 +566,7 @@ class ClassicGroupMember:
     def _leaving(self, reason: str) -> dict[str, Any] | None:
         """Return the values of LeaveGroup; older versions need :func:`leave_values`."""
         is_static = self.settings.instance_id is not None
-        if is_static or not self.member_id or self.state in OUT_OF_GROUP:
+        if is_static or not self.member_id:
             return None
         member = {"member_id": self.member_id, "group_instance_id": None, "reason": reason}
         return {"group_id": self.settings.group_id, "members": [member]}
