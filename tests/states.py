@@ -19,6 +19,7 @@ from textwrap import fill
 from types import ModuleType
 from typing import Any
 
+from reactive_kafka.broker.consumer.membership.classic_group import classic_states
 from reactive_kafka.broker.consumer.membership.consumer_group import member_states
 from reactive_kafka.channel import status as channel
 from reactive_kafka.delivery.lanes import lane_states
@@ -174,6 +175,9 @@ def machines() -> dict[str, Machine]:
         "worker": machine(worker_states, "WORKER_TRANSITIONS", "WorkerState"),
         "nack": machine(nacks, "NACK_TRANSITIONS", "NackState"),
         "job": machine(spark, "JOB_TRANSITIONS", "JobState"),
+        "classic_member": machine(
+            classic_states, "CLASSIC_MEMBER_TRANSITIONS", "ClassicMemberState"
+        ),
     }
 
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka import FailedRecord, TopicPartition
-from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.dead_letters.letters import (
     LetterOrigin,
     Refused,

@@ -1,1 +1,1 @@
-"""Our own consumer, on the connections of a Kafka client: membership in a group, and fetching."""
+"""Our own consumer, on the connections of a Kafka client: membership in a group."""

@@ -8,6 +8,11 @@
 // INSTANCE, RACK and TOPICS may be -, USERDATA is in hex or -, TOPICS have commas, OWNED is
 // topic:number. For each case it prints lines of member, topic and number, then "end".
 //
+//   subscription HEX
+//   assignment HEX
+//
+// prints these bytes as Java writes what it has read in them, in the same version.
+//
 //   java -cp "kafka-clients-4.4.0.jar:slf4j-api-1.7.36.jar" Assignments.java
 
 import java.io.BufferedReader;
@@ -28,6 +33,7 @@ import org.apache.kafka.clients.consumer.CooperativeStickyAssignor;
 import org.apache.kafka.clients.consumer.RangeAssignor;
 import org.apache.kafka.clients.consumer.RoundRobinAssignor;
 import org.apache.kafka.clients.consumer.StickyAssignor;
+import org.apache.kafka.clients.consumer.internals.ConsumerProtocol;
 import org.apache.kafka.common.Cluster;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.PartitionInfo;
@@ -47,6 +53,12 @@ public class Assignments {
 
     private static Optional<String> optional(String word) {
         return word.equals("-") ? Optional.empty() : Optional.of(word);
+    }
+
+    private static String hex(ByteBuffer written) {
+        byte[] content = new byte[written.remaining()];
+        written.get(content);
+        return HexFormat.of().formatHex(content) + "\n";
     }
 
     private static Subscription subscription(String[] words) {
@@ -97,6 +109,16 @@ public class Assignments {
                 addTopic(words, partitions);
             } else if (words[0].equals("member")) {
                 members.put(words[1], subscription(words));
+            } else if (words[0].equals("subscription")) {
+                ByteBuffer read = ByteBuffer.wrap(HexFormat.of().parseHex(words[1]));
+                output.append(hex(ConsumerProtocol.serializeSubscription(
+                    ConsumerProtocol.deserializeSubscription(read.duplicate()),
+                    read.getShort(0))));
+            } else if (words[0].equals("assignment")) {
+                ByteBuffer read = ByteBuffer.wrap(HexFormat.of().parseHex(words[1]));
+                output.append(hex(ConsumerProtocol.serializeAssignment(
+                    ConsumerProtocol.deserializeAssignment(read.duplicate()),
+                    read.getShort(0))));
             } else {
                 Cluster cluster =
                     new Cluster("cluster", List.of(LEADER), partitions, Set.of(), Set.of());

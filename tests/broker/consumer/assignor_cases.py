@@ -151,8 +151,8 @@ def moves(owners: Mapping[TopicPartition, str], shares: Shares) -> int:
     return sum(1 for name, share in shares.items() for it in share if owners.get(it, name) != name)
 
 
-def by_java(described: Iterable[str]) -> list[Shares]:
-    """What Java's assignors make of cases. Members without partitions are missing."""
+def lines_by_java(told: Iterable[str]) -> list[str]:
+    """What Assignments.java prints for these lines."""
     jars = fetched_once(
         f"kafka-clients {VERSION}",
         "error-codes",
@@ -161,10 +161,15 @@ def by_java(described: Iterable[str]) -> list[Shares]:
         pinned=PINNED,
     )
     run = [find_java(), "-cp", f"{jars}/*", str(PROGRAM)]
-    done = subprocess.run(run, input="".join(described), capture_output=True, text=True, check=True)
+    done = subprocess.run(run, input="".join(told), capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def by_java(described: Iterable[str]) -> list[Shares]:
+    """What Java's assignors make of cases. Members without partitions are missing."""
     found: list[Shares] = []
     shares: Shares = {}
-    for line in done.stdout.splitlines():
+    for line in lines_by_java(described):
         if line == "end":
             found.append(shares)
             shares = {}

@@ -24,10 +24,12 @@ from reactive_kafka.broker.consumer.membership.classic_group.assignors.named_ass
     assignors_named,
 )
 from reactive_kafka.broker.consumer.membership.classic_group.assignors.sticky_assignor import (
+    STICKY_USER_DATA,
     StickyAssignor,
-    encoded_partitions,
     last_assignment,
 )
+from reactive_kafka.broker.consumer.membership.classic_group.topic_arrays import by_topic
+from reactive_kafka.broker.wire.codec import encode
 from reactive_kafka.formats.format_names import FormatError
 from reactive_kafka.records import TopicPartition
 from tests.broker.consumer.assignor_cases import GroupCase, changed_case, drawn_case, moves, spread
@@ -241,7 +243,9 @@ def test_sticky_user_data_is_read_as_it_was_written(
 
 def test_sticky_user_data_without_a_generation_is_of_no_generation() -> None:
     owned = frozenset({TopicPartition("t", 7)})
-    assert last_assignment(encoded_partitions(owned)) == (owned, -1)
+    assert last_assignment(
+        encode(STICKY_USER_DATA, 0, {"previous_assignment": by_topic(owned)})
+    ) == (owned, -1)
 
 
 @given(st.binary(max_size=40))

@@ -1,1 +1,1 @@
-"""Membership in a group: which partitions this member owns, and until when."""
+"""Membership in a group: who owns which partitions, and in which generation."""

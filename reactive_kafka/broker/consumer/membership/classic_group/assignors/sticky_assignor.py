@@ -6,8 +6,7 @@ owned last. Source: Java's ``StickyAssignor``; librdkafka and kafka-python write
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from reactive_kafka.broker.consumer.membership.classic_group.assignors.assignor import (
     NO_GENERATION,
@@ -19,7 +18,36 @@ from reactive_kafka.broker.consumer.membership.classic_group.assignors.sticky_ba
     sticky_shares,
     valid_owners,
 )
+from reactive_kafka.broker.consumer.membership.classic_group.topic_arrays import (
+    by_topic,
+    partitions_of,
+)
+from reactive_kafka.broker.wire.codec import decode_first, encode
+from reactive_kafka.broker.wire.errors import MessageDecodeError
+from reactive_kafka.broker.wire.schema import WireField, WireMessage
 from reactive_kafka.records import TopicPartition
+
+STICKY_USER_DATA = WireMessage(
+    "StickyUserData",
+    versions="0-1",
+    flexible="none",
+    fields=(
+        WireField(
+            "previous_assignment",
+            "[]TopicAssignment",
+            "0+",
+            fields=(
+                WireField("topic", "string", "0+"),
+                WireField("partitions", "[]int32", "0+"),
+            ),
+        ),
+        WireField("generation", "int32", "1+", default=NO_GENERATION),
+    ),
+)
+"""What a sticky assignor tells the leader. Kafka has no definition of it among its messages.
+
+Source: ``StickyAssignor.STICKY_ASSIGNOR_USER_DATA_V1``.
+"""
 
 
 class StickyAssignor:
@@ -42,59 +70,20 @@ class StickyAssignor:
 
     def user_data(self, owned: frozenset[TopicPartition], generation: int) -> bytes:
         """Return the last assignment as bytes, in the newer of the two layouts."""
-        return encoded_partitions(owned) + struct.pack(">i", generation)
+        values = {"previous_assignment": by_topic(owned), "generation": generation}
+        return encode(STICKY_USER_DATA, 1, values)
 
 
 def last_assignment(user_data: bytes) -> tuple[frozenset[TopicPartition], int]:
     """Return what a member owned last, and in which generation.
 
-    Version 1 ends with the generation, version 0 has none. Bytes that are neither are no claim, as
-    in Java: the user data of another assignor must not stop a group.
+    The bytes do not name their version: those without a generation are of version 0. Bytes that are
+    neither are no claim, as in Java: the user data of another assignor must not stop a group.
     """
-    try:
-        partitions, rest = _decoded_partitions(user_data)
-        if len(rest) < 4:
-            return partitions, NO_GENERATION
-        return partitions, struct.unpack_from(">i", rest)[0]
-    except (struct.error, UnicodeDecodeError, ValueError):
-        return frozenset(), NO_GENERATION
-
-
-def encoded_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """Return partitions by topic, as Kafka writes arrays of topics and numbers."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        by_topic.setdefault(topic, []).append(number)
-    parts = [struct.pack(">i", len(by_topic))]
-    for topic, numbers in by_topic.items():
-        name = topic.encode()
-        parts.append(struct.pack(">h", len(name)) + name)
-        parts.append(struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
-    return b"".join(parts)
-
-
-def _decoded_partitions(data: bytes) -> tuple[frozenset[TopicPartition], bytes]:
-    """Return partitions, and the bytes behind them.
-
-    Raises:
-        ValueError: A length is negative, or larger than the data; also its subclasses.
-        struct.error: The data ends too early.
-    """
-    found: set[TopicPartition] = set()
-    (topics,) = struct.unpack_from(">i", data)
-    at = 4
-    for _ in range(_checked(topics, data)):
-        (length,) = struct.unpack_from(">h", data, at)
-        past = at + 2 + _checked(length, data)
-        topic = data[at + 2 : past].decode()
-        (count,) = struct.unpack_from(">i", data, past)
-        numbers = struct.unpack_from(f">{_checked(count, data)}i", data, past + 4)
-        found.update(TopicPartition(topic, number) for number in numbers)
-        at = past + 4 + 4 * count
-    return frozenset(found), data[at:]
-
-
-def _checked(length: int, data: bytes) -> int:
-    if not 0 <= length <= len(data):
-        raise ValueError(f"a length of {length} in {len(data)} bytes")
-    return length
+    for version in (1, 0):
+        try:
+            values, _ = decode_first(STICKY_USER_DATA, version, user_data)
+        except MessageDecodeError:
+            continue
+        return partitions_of(values["previous_assignment"]), values["generation"]
+    return frozenset(), NO_GENERATION

@@ -1,0 +1,360 @@
+"""A member in the classic protocol: sends its requests, and passes rebalances on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from math import inf
+from typing import Any, NamedTuple, Protocol
+
+from reactive_kafka.backoff import Backoff, Waits
+from reactive_kafka.broker.client import RebalanceListener
+from reactive_kafka.broker.consumer.membership.classic_group.classic_answers import (
+    ClassicAnswer,
+    ClassicRequest,
+)
+from reactive_kafka.broker.consumer.membership.classic_group.classic_states import (
+    ClassicMemberState,
+)
+from reactive_kafka.broker.consumer.membership.classic_group.leader_rules import AssignorError
+from reactive_kafka.broker.consumer.membership.classic_group.member_rules import (
+    ClassicGroupMember,
+    leave_values,
+)
+from reactive_kafka.broker.consumer.membership.group_parts import PartitionReader
+from reactive_kafka.broker.consumer.membership.listener_calls import ListenerCalls
+from reactive_kafka.broker.wire.definitions import (
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    SYNC_GROUP,
+)
+from reactive_kafka.broker.wire.schema import Api
+from reactive_kafka.errors import (
+    BrokerError,
+    FatalBrokerError,
+    FencedError,
+    TransientBrokerError,
+)
+from reactive_kafka.records import TopicPartition
+
+WAITS = Backoff(0.1, 2.0)
+"""Between requests that are refused or not answered."""
+LEAVE_DEADLINE_S = 2.0
+JOIN_SLACK_S = 5.0
+"""The answer to a JoinGroup may come so much later than the rebalance timeout. As in Java."""
+SYNC_DEADLINE_S = 30.0
+TOPICS_DEADLINE_S = 5.0
+LOOK_S = 30.0
+"""How often the leader looks whether topics of the group have other partitions than before."""
+
+APIS = {
+    ClassicRequest.JOIN: JOIN_GROUP,
+    ClassicRequest.SYNC: SYNC_GROUP,
+    ClassicRequest.HEARTBEAT: HEARTBEAT,
+}
+
+
+class TopicView(NamedTuple):
+    """What the leader needs to know of topics."""
+
+    # Topic -> its partitions in ascending order. Topics that do not exist are missing.
+    partitions: Mapping[str, Sequence[int]]
+    # Partition -> racks of its replicas. Empty if the brokers are in no racks.
+    replica_racks: Mapping[TopicPartition, frozenset[str]]
+
+
+class ClassicGroupRequests(Protocol):
+    """Sends requests to the coordinator of one group, and asks for topics."""
+
+    async def ask(
+        self,
+        api: Api,
+        values: Mapping[str, Any] | Callable[[int], Mapping[str, Any]],
+        *,
+        deadline_s: float,
+    ) -> Mapping[str, Any]:
+        """Send one request in one attempt, and return the values of its answer.
+
+        A broker answers the requests of a connection one after the other, and a JoinGroup waits
+        until all members have joined. So it needs another connection than commits.
+
+        Args:
+            api: From ``broker.wire.definitions``.
+            values: The fields of the request, or a function that makes them for a version.
+            deadline_s: How long to wait for the answer.
+
+        Raises:
+            TransientBrokerError: No coordinator is known, or it has not answered in time.
+            FatalBrokerError: The coordinator does not have this API, or is too old for one of the
+                values, or refuses the login.
+        """
+
+    def coordinator_moved(self) -> None:
+        """Look for the coordinator again before the next request."""
+
+    async def look_up(self, topics: Collection[str]) -> TopicView:
+        """Return the partitions of these topics, as a broker knows them now.
+
+        Raises:
+            BrokerError: No broker has answered.
+        """
+
+
+class ClassicGroupMembership:
+    """The tasks of one member: one sends requests, the other one calls the listener.
+
+    So heartbeats go on while a listener waits for handlers to finish.
+
+    Args:
+        member: The rules.
+        requests: Reach the group's coordinator.
+        reader: Fetches what the member owns.
+        max_poll_interval_s: The member leaves if nobody has polled for so long.
+    """
+
+    def __init__(
+        self,
+        member: ClassicGroupMember,
+        requests: ClassicGroupRequests,
+        reader: PartitionReader,
+        max_poll_interval_s: float,
+    ) -> None:
+        self.member = member
+        self._requests = requests
+        self._reader = reader
+        self._max_poll_interval_s = max_poll_interval_s
+        self._waits = Waits(WAITS)
+        self._send_now = asyncio.Event()
+        self._calls = ListenerCalls(member, reader, self._send_now.set)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._polled_at = inf
+        # When the leader looks at the topics of the group next.
+        self._look_at = -inf
+        # What the next poll raises, once.
+        self._problem: BrokerError | None = None
+        # What the group refuses. It is raised by each poll until the group accepts the member.
+        self._refusal: BrokerError | None = None
+
+    def start(self, listener: RebalanceListener, topics: Collection[str]) -> None:
+        """Join the group. The listener is called when the group has assigned partitions."""
+        self._polled_at = self._now()
+        self.member.subscribe(topics)
+        self._tasks = [
+            asyncio.create_task(self._send(), name="send group requests"),
+            asyncio.create_task(self._calls.run(listener), name="pass on rebalances"),
+        ]
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Read these topics from now on."""
+        self.member.subscribe(topics)
+        self._changed()
+
+    def note_poll(self) -> None:
+        """Note that somebody polls the consumer, which proves that the application works."""
+        self._polled_at = self._now()
+        member = self.member
+        if member.state is ClassicMemberState.OVERDUE and not member.owned.partitions:
+            member.polled()
+            self._changed()
+
+    def raise_errors(self) -> None:
+        """Raise what the listener has raised, or why the group refuses the member.
+
+        Raises:
+            FencedError: Another consumer has the ``group_instance_id``.
+            FatalBrokerError: The group refuses the member, or the leader cannot read the metadata
+                of another one. The requests are tried again.
+            TransientBrokerError: One of the tasks has ended, which makes the client useless.
+        """
+        raised = self._calls.take_error()
+        if raised is not None:
+            raise raised
+        for task in self._tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                raise TransientBrokerError(f"the client has stopped working: {error!r}") from error
+        problem = self._problem
+        self._problem = None
+        if problem is not None:
+            raise problem
+        if self._refusal is not None:
+            raise self._refusal
+
+    def session_ends_at(self) -> float:
+        """Return the monotonic time at which the group may remove this member."""
+        return self.member.session_ends_at()
+
+    def is_busy(self) -> bool:
+        """True while the listener is being called."""
+        return self._calls.is_calling
+
+    def refused_commit(self, member_id: str, *, is_member: bool) -> None:
+        """A commit was refused because of the member's generation. A heartbeat is sent at once.
+
+        It tells whether a rebalance has begun, which the member has not heard of, or whether the
+        group has gone on without it. Until then the same commit may be sent again.
+
+        Args:
+            member_id: The member that the commit has named.
+            is_member: False: the group does not know that member any more.
+        """
+        if not is_member:
+            self.member.removed(self._now(), member_id)
+        self.member.beat_soon()
+        self._changed()
+
+    async def close(self, caller: asyncio.Task[Any] | None) -> None:
+        """End the tasks, without the *caller*, and leave the group. Calls no listener.
+
+        Raises nothing but cancellation. A second call does nothing.
+        """
+        if self.member.state is ClassicMemberState.LEFT:
+            return
+        others = [task for task in self._tasks if task is not caller]
+        for task in others:
+            task.cancel()
+        if others:
+            await asyncio.wait(others)
+        await self._say(self.member.leave())
+
+    async def _send(self) -> None:
+        """Send what is due, one request after the other."""
+        while True:
+            await self._until_due()
+            member = self.member
+            now = self._now()
+            if member.is_member() and now >= self._polled_at + self._max_poll_interval_s:
+                last = member.overdue()
+                self._changed()
+                await self._say(last)
+            elif self._leads() and now >= self._look_at:
+                await self._look_at_topics()
+            elif member.due_at() <= now:
+                await self._send_one()
+
+    async def _send_one(self) -> None:
+        """Send the request that is due, and take in its answer."""
+        member = self.member
+        try:
+            request, values = member.next_request(self._now())
+        except AssignorError as error:
+            self._refuse(FatalBrokerError(str(error)))
+            return
+        try:
+            answer = await self._requests.ask(
+                APIS[request], values, deadline_s=self._deadline_s(request)
+            )
+        except BrokerError as error:
+            member.unanswered(self._now(), self._waits.next_s())
+            if isinstance(error, FatalBrokerError):
+                self._refuse(error)
+            return
+        effect = member.answered(answer, self._now(), self._waits.next_s())
+        if effect.meaning is ClassicAnswer.FENCED:
+            self._refuse(
+                FencedError(
+                    f"another consumer has joined the group with group_instance_id = "
+                    f"{member.settings.instance_id!r}, which only one at a time may have: "
+                    "this one stops"
+                )
+            )
+        elif effect.refusal is not None:
+            self._refuse(FatalBrokerError(effect.refusal))
+        elif effect.meaning is ClassicAnswer.FIND_COORDINATOR:
+            self._requests.coordinator_moved()
+        elif effect.meaning is ClassicAnswer.ACCEPTED and member.state is ClassicMemberState.STABLE:
+            self._waits.progressed()
+            self._refusal = None
+        if member.state is ClassicMemberState.LEADING:
+            self._look_at = -inf
+        self._calls.wake()
+
+    async def _look_at_topics(self) -> None:
+        """Look up the topics of the group, and distribute their partitions if that is due."""
+        member = self.member
+        try:
+            async with asyncio.timeout(TOPICS_DEADLINE_S):
+                view = await self._requests.look_up(member.topics_to_lead() or ())
+        except (BrokerError, TimeoutError):
+            self._look_at = self._now() + self._waits.next_s()
+            return
+        self._look_at = self._now() + LOOK_S
+        if member.state is ClassicMemberState.LEADING:
+            self._lead(view)
+        else:
+            member.partitions_seen(view.partitions)
+            self._calls.wake()
+
+    def _lead(self, view: TopicView) -> None:
+        """Distribute the partitions, and report what is wrong with members or the assignor."""
+        member = self.member
+        problems = member.lead(
+            view.partitions, view.replica_racks, self._now(), self._waits.next_s()
+        )
+        if problems:
+            error = FatalBrokerError("; ".join(problems))
+            if member.state is ClassicMemberState.SYNCING:
+                # The other members have their partitions.
+                self._problem = error
+                self._reader.wake()
+            else:
+                self._refuse(error)
+
+    def _leads(self) -> bool:
+        return self.member.topics_to_lead() is not None
+
+    def _deadline_s(self, request: ClassicRequest) -> float:
+        settings = self.member.settings
+        if request is ClassicRequest.JOIN:
+            return settings.rebalance_timeout_ms / 1000 + JOIN_SLACK_S
+        if request is ClassicRequest.SYNC:
+            return SYNC_DEADLINE_S
+        return settings.session_timeout_ms / 3000
+
+    async def _say(self, leaving: Mapping[str, Any] | None) -> None:
+        """Tell the group that this member leaves, if there is anything to tell."""
+        if leaving is None:
+            return
+        asking = self._requests.ask(
+            LEAVE_GROUP, partial(leave_values, leaving), deadline_s=LEAVE_DEADLINE_S
+        )
+        try:
+            async with asyncio.timeout(LEAVE_DEADLINE_S):
+                await asking
+        except (BrokerError, TimeoutError):
+            # The group removes the member when its session is over.
+            pass
+
+    async def _until_due(self) -> None:
+        """Wait until something is to be sent, or nobody has polled for too long."""
+        self._send_now.clear()
+        member = self.member
+        due_at = member.due_at()
+        if member.is_member():
+            due_at = min(due_at, self._polled_at + self._max_poll_interval_s)
+        if self._leads():
+            due_at = min(due_at, self._look_at)
+        wait_s = due_at - self._now()
+        if wait_s <= 0:
+            # Let other tasks run, in a loop that has always something to send.
+            await asyncio.sleep(0)
+            return
+        try:
+            async with asyncio.timeout(None if wait_s == inf else wait_s):
+                await self._send_now.wait()
+        except TimeoutError:
+            return
+
+    def _changed(self) -> None:
+        """Let both tasks look whether they have something to do."""
+        self._send_now.set()
+        self._calls.wake()
+
+    def _refuse(self, error: BrokerError) -> None:
+        self._refusal = error
+        self._reader.wake()
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
