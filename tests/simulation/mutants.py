@@ -1455,8 +1455,8 @@ MUTANTS = (
     Mutant(
         "what is filtered is not settled",
         SKIPS,
-        "        if not tracker.settle(delivery.index):\n",
-        "        if not tracker.is_open(delivery.index):\n",
+        "        if not tracker.settle(index):\n",
+        "        if not tracker.is_open(index):\n",
         "filter",
     ),
     Mutant(
