@@ -81,7 +81,7 @@ def channel_facts(
         health_enabled=settings.health_enabled,
         topics=_topics(settings),
         group_id=settings.group_id,
-        protocol=None if settings.assign or settings.group_id is None else "classic",
+        protocol=session.clients.group_protocol,
         handlers=handlers,
     )
 

@@ -370,6 +370,14 @@ class ChannelClients(list[ChannelConsumer]):
         return all(client.signals.is_joined for client in self.consumers)
 
     @property
+    def group_protocol(self) -> str | None:
+        """The protocol of the group; None without a group, and while no client is connected."""
+        for client in self.consumers:
+            if client.committer.consumer is not None:
+                return client.committer.consumer.group_protocol()
+        return None
+
+    @property
     def have_joined(self) -> bool:
         """Whether each consumer has had an assignment; an empty one counts."""
         return all(client.assignment.has_joined for client in self.consumers)

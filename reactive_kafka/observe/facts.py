@@ -237,7 +237,8 @@ class ChannelFacts:
     topics: tuple[str, ...] = ()
     # None: it belongs to no group.
     group_id: str | None = None
-    # How its group shares partitions. None: it belongs to no group, or reads given partitions.
+    # How its group shares partitions: "classic" or "consumer". None: it belongs to no group, reads
+    # given partitions, or is not connected.
     protocol: str | None = None
     # The functions that take its records: module and qualified name. Empty: it is iterated over.
     handlers: tuple[str, ...] = ()
