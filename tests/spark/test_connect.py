@@ -413,7 +413,7 @@ class TestOnAServer:
             "from reactive_kafka.config.settings import SparkSettings\n"
             "from reactive_kafka.spark.session.spark_engine import SparkEngine\n"
             "async def main():\n"
-            f"    engine = SparkEngine(spark_settings(remote='{connected.server.remote}'))\n"
+            f"    engine = SparkEngine(SparkSettings(remote='{connected.server.remote}'))\n"
             "    await engine.start()\n"
             "    print(await engine.run(lambda spark: spark.range(7).count(), timeout_s=60, description='count'))\n"
             "    children = open(f'/proc/self/task/{os.getpid()}/children').read()\n"
