@@ -9,6 +9,7 @@ from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.config.tables import (
     DeadLetterSettings,
     DelayedRetrySettings,
+    RestartSettings,
     RetrySettings,
     TopicSettings,
 )
@@ -24,6 +25,10 @@ def spark_settings(**values: Any) -> SparkSettings:
 
 def retry_settings(**values: Any) -> RetrySettings:
     return RetrySettings(**values)
+
+
+def restart_settings(**values: Any) -> RestartSettings:
+    return RestartSettings(**values)
 
 
 def dead_letter_settings(**values: Any) -> DeadLetterSettings:
