@@ -9,6 +9,7 @@ from reactive_kafka.checkpoint.store import Write as Write
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore as MemoryStore
 from reactive_kafka.checkpoint.stores.memory_store import Outcome as Outcome
 from reactive_kafka.checkpoint.stores.memory_store import Rows as Rows
+from reactive_kafka.checkpoint.stores.memory_store import forget as forget
 from reactive_kafka.tracking.metadata.codec import without_topic
 from tests.app.helpers import Recorder, make_app, tp
 

@@ -112,17 +112,21 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def until(fact: Callable[[], object], within_s: float = 10.0) -> None:
+async def until(
+    fact: Callable[[], object], within_s: float = 10.0, *, to_the_moment: bool = False
+) -> None:
     """Wait until something is true.
 
-    A look comes every 5 ms at first. After a second they become rarer: what comes later is seen
-    half a percent too late, at most 50 ms, because an hour of virtual time would have 720,000 looks.
+    A look comes every 5 ms. After a second looks become rarer, because an hour of virtual time would
+    have 720,000 of them: what comes late is seen half a percent later, and at most 50 ms. Where the
+    test measures from that moment on, it waits *to_the_moment*.
     """
     began = now()
     while not fact():
         waited_s = now() - began
         assert waited_s < within_s, f"not true within {within_s:g} s"
-        await asyncio.sleep(min(0.05, max(0.005, waited_s / 200)))
+        look_s = 0.005 if to_the_moment else min(0.05, max(0.005, waited_s / 200))
+        await asyncio.sleep(look_s)
 
 
 async def settle_down() -> None:

@@ -47,6 +47,10 @@ class Job:
     def offsets(self) -> list[tuple[int, int]]:
         return [(row["partition"], row["offset"]) for row in self.rows]
 
+    def progress(self, *, tasks: int, done: int) -> None:
+        """Tell the application how many tasks of the job there are, and are done."""
+        self.look(JobProgress(tasks=tasks, tasks_done=done))
+
     def end(self, outcome: Outcome = None) -> None:
         """Let it come to its end."""
         self.ended.set_result(outcome)

@@ -170,7 +170,7 @@ async def test_a_zombies_late_write_is_refused_and_the_record_it_settled_is_hand
             lambda: any("taken orders-0 over" in reason for reason in facts(test).not_ready)
         )
         # Still assigned: it claims again, after a while.
-        await until(lambda: facts(test).partitions, 30)
+        await until(lambda: facts(test).partitions, 30, to_the_moment=True)
         assert 0.9 <= now() - since <= 2
         await test.settled()
         assert row(rows) == Checkpoint(10, 3, "79")

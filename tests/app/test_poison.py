@@ -523,7 +523,7 @@ class Hanging:
 
 async def failed_for_poison(test: TestApp) -> float:
     """When a channel has failed."""
-    await until(lambda: facts(test).state == "failed", 100)
+    await until(lambda: facts(test).state == "failed", 100, to_the_moment=True)
     return now()
 
 

@@ -17,7 +17,6 @@ from reactive_kafka.errors import (
     OffloadError,
     SessionLostError,
 )
-from reactive_kafka.spark.batches.ledger import JobProgress
 from tests.app.helpers import facts, in_virtual_time, make_broker, now, running, send, tp, until
 from tests.app.spark_stage import DEAD, WAITS, Engine, bad_if, letters, ranges, spark_app, stored
 
@@ -559,7 +558,7 @@ async def test_the_bar_of_each_run_never_falls_through_new_jobs_retries_and_a_bi
             for job in engine.running:
                 shares = [0.0]
                 for done, tasks in [(4, 5), (5, 10), (2, 10), (10, 12), (0, 0)]:
-                    job.look(JobProgress(tasks=tasks, tasks_done=done))
+                    job.progress(tasks=tasks, done=done)
                     await asyncio.sleep(0)
                     (session,) = app.spark_facts()
                     (batch,) = session.running

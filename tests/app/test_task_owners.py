@@ -15,16 +15,13 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, Record
-from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.events import ChannelFailed, EndFailed, RecordIgnored
-from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.testing import MemoryBroker, TestApp, VirtualTimeLoop
 from tests.app.checkpoints import MemoryStore, Rows, app_on, store_of
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, running, send, until
 from tests.app.sabotage import Odd, Sabotage
 from tests.app.spark_stage import spark_app
-from tests.spark.fakes import FakeMaker, FakeSession
 
 PACKAGE = Path(__file__).parent.parent.parent / "reactive_kafka"
 STARTS = {
@@ -433,20 +430,6 @@ async def test_the_http_server_whose_task_goes_wrong_ends_the_application_in_ord
 
 
 async def _nothing(value: bytes) -> None: ...
-
-
-@pytest.mark.parametrize("how", HOWS)
-async def test_what_looks_after_spark_and_goes_wrong_tells_whoever_started_it(how: str) -> None:
-    told, loop = list[BaseException](), asyncio.get_running_loop()
-    engine = SparkEngine(SparkSettings(), maker=FakeMaker(FakeSession()))
-    loop.set_task_factory(Sabotage("spark-supervisor", HOWS[how]()))
-    try:
-        await engine.start(told.append)
-        await until(lambda: told)
-        assert not engine.ready
-    finally:
-        loop.set_task_factory(None)
-        await engine.stop()
 
 
 @pytest.mark.parametrize("how", HOWS)

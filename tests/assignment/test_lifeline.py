@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from reactive_kafka.assignment.lifeline import Lifeline
-from reactive_kafka.broker.client import Consumer
 from reactive_kafka.delivery.lanes.lane_states import LaneState
 from reactive_kafka.testing import VirtualTimeLoop
 from tests.app.helpers import in_virtual_time, now
@@ -39,8 +38,7 @@ def watching(ends_in_s: float) -> tuple[Lifeline, Any, list[BaseException]]:
         context, partitions, partitions._lanes, workers, lambda: None, failed.append
     )
     session: Any = Session(loop.clock.monotonic() + ends_in_s)
-    consumer: Consumer = session
-    lifeline.begin(consumer)
+    lifeline.begin(session)
     return lifeline, partitions, failed
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from reactive_kafka import IncomingSettings
 from reactive_kafka.channel.status import TRANSITIONS, ChannelStatus, RestartPolicy
-from reactive_kafka.config.tables import RestartSettings
 from reactive_kafka.events import ChannelStateChanged
 from reactive_kafka.observe.facts import ChannelState
 from reactive_kafka.state_table import next_state
 from tests.app.helpers import Recorder
+from tests.config.values import restart_settings
 
 
 def reached_by(*events: str) -> ChannelState:
@@ -98,7 +98,7 @@ def reached_from(
 
 
 class TestRestartPolicy:
-    settings = RestartSettings(max_attempts=4, backoff_s=1.0, max_backoff_s=5.0)
+    settings = restart_settings(max_attempts=4, backoff_s=1.0, max_backoff_s=5.0)
 
     def test_each_wait_is_twice_the_last_one_up_to_the_longest_and_the_attempts_end(self) -> None:
         comebacks = RestartPolicy(self.settings)
@@ -112,7 +112,7 @@ class TestRestartPolicy:
         ]
 
     def test_without_attempts_it_stays_down(self) -> None:
-        assert RestartPolicy(RestartSettings()).failed(0.0) is None
+        assert RestartPolicy(restart_settings()).failed(0.0) is None
 
     def test_a_run_as_long_as_the_longest_wait_brings_all_attempts_back(self) -> None:
         comebacks = RestartPolicy(self.settings)
@@ -157,7 +157,7 @@ class Clock:
 
 def status_with(attempts: int = 0) -> tuple[ChannelStatus, Recorder]:
     recorder = Recorder()
-    restart = RestartSettings(max_attempts=attempts, backoff_s=4.0, max_backoff_s=30.0)
+    restart = restart_settings(max_attempts=attempts, backoff_s=4.0, max_backoff_s=30.0)
     settings = IncomingSettings(
         name="orders", topics=("orders",), group_id="billing", restart=restart
     )

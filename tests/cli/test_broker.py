@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.broker.local_kafka import brokers_known_to
 from tests.cli.process import COMMAND, Running, cli, running
+from tests.harness.kafka import brokers_known_to
 
 
 def address_of(broker: Running) -> tuple[str, int]:

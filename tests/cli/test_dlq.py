@@ -20,13 +20,12 @@ from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.dead_letters.letters import ReplayError, progress_group
 from reactive_kafka.dead_letters.replay import CONFIRM_S, carry_out_replay, plan_replay
 from reactive_kafka.errors import FatalBrokerError
-from reactive_kafka.failure import DeadLetterQueue, WriteLetter
 from reactive_kafka.testing import MemoryBroker
 from tests.app.brokers import Hold
 from tests.app.helpers import in_virtual_time, until
 from tests.cli.inside import cli_on, commit, make_broker, positions
 from tests.config.loading import loaded
-from tests.failure.samples import failed
+from tests.failure.samples import failed, letter_of
 
 MEMORY = "reactive-kafka-replay:letters"
 CHANNELS = {
@@ -59,8 +58,7 @@ def write_letter(
         partition=TopicPartition(topic, 1), offset=offset, value=b"%d" % offset, key=b"k%d" % offset
     )
     record = replace(record, timestamp_ms=timestamp_ms)
-    written = DeadLetterQueue("letters").decide(record)
-    assert isinstance(written, WriteLetter)
+    written = letter_of(record)
     assert written.timestamp_ms is None
     broker.produce(
         "letters",

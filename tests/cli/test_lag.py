@@ -12,7 +12,6 @@ from uuid import uuid4
 import pytest
 
 from reactive_kafka import Committed, TopicPartition
-from reactive_kafka.broker.embedded import EmbeddedBroker
 from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.lag_command import LagQuery, Row, notes, table
 from reactive_kafka.subscription import Topics
@@ -21,7 +20,7 @@ from tests.broker.members import Member
 from tests.cli import inside
 from tests.cli.inside import cli_in
 from tests.cli.process import cli
-from tests.harness.kafka import clients_of
+from tests.harness.kafka import EmbeddedBroker, clients_of
 
 
 @pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])

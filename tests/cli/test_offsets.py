@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from reactive_kafka import App, Checkpoint, Committed, IncomingSettings, Message, TopicPartition
-from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, forget
 from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.offsets.offset_changes import Change
 from reactive_kafka.cli.stored_positions import read_group, set_positions
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.brokers import CommitEntry
+from tests.app.checkpoints import MemoryStore, forget
 from tests.cli.inside import cli_on, commit, fill, make_broker, member_of, positions
 from tests.config.loading import loaded
 from tests.tracking.stored import text_with_acks

@@ -20,12 +20,11 @@ from click.testing import CliRunner
 
 from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.cli.commands import commands
-from reactive_kafka.failure import DeadLetterQueue, WriteLetter
 from reactive_kafka.records import RawRecord
 from reactive_kafka.subscription import Topics
 from tests.broker.members import Member
 from tests.cli.process import COMMAND, Ended, environment
-from tests.failure.samples import failed
+from tests.failure.samples import failed, letter_of
 from tests.harness.kafka import clients_of
 
 pytestmark = pytest.mark.kafka
@@ -89,8 +88,7 @@ class Stage:
                 for partition, count in ((0, 10), (1, 4))
                 for number in range(count)
             ]
-            written = DeadLetterQueue(self.letters).decide(failed(partition=self.tp(1), offset=2))
-            assert isinstance(written, WriteLetter)
+            written = letter_of(failed(partition=self.tp(1), offset=2), self.letters)
             sent.append(
                 await producer.send(
                     self.letters,

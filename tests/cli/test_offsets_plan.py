@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka import TopicPartition
+from reactive_kafka import TopicPartition, by
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.offsets.offset_changes import Change, LogRange, To, outside, parse_to, reset
-from reactive_kafka.partitions.start_choice import By
 
 TP = TopicPartition("orders", 0)
 OFFSETS = st.integers(0, 1000)
@@ -22,7 +21,7 @@ TOS: st.SearchStrategy[To] = st.one_of(
     st.just("earliest"),
     st.just("latest"),
     OFFSETS,
-    st.integers(-2000, 2000).map(By),
+    st.integers(-2000, 2000).map(by),
     st.just(MOMENT),
 )
 
@@ -46,7 +45,7 @@ def test_a_new_position_is_always_inside_of_the_log(
 def test_by_moves_so_many_records_and_stops_at_the_ends(
     count: int, log: LogRange, before: int
 ) -> None:
-    change = moved(By(count), log, before)
+    change = moved(by(count), log, before)
     inside = log.start <= before + count <= log.end
     assert change.after == (
         before + count if inside else log.start if before + count < log.start else log.end
@@ -76,7 +75,7 @@ def test_a_time_goes_to_the_first_record_since_then_or_to_the_end() -> None:
 def test_by_needs_a_position_in_every_partition() -> None:
     logs = {TopicPartition("orders", number): LogRange(0, 9) for number in range(3)}
     with pytest.raises(CommandFailed, match=r"there is none for orders-0, orders-2$"):
-        reset(By(1), logs, {TopicPartition("orders", 1): 4}, {})
+        reset(by(1), logs, {TopicPartition("orders", 1): 4}, {})
 
 
 @pytest.mark.parametrize(
@@ -86,8 +85,8 @@ def test_by_needs_a_position_in_every_partition() -> None:
         ("latest", "latest"),
         ("0", 0),
         ("142", 142),
-        ("by:-100", By(-100)),
-        ("by:+7", By(7)),
+        ("by:-100", by(-100)),
+        ("by:+7", by(7)),
         ("2026-11-21T08:00:00Z", MOMENT),
         ("2026-11-21T09:00:00+01:00", MOMENT.astimezone(timezone(timedelta(hours=1)))),
     ],

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.broker.embedded import EmbeddedBroker
 from tests.cli.process import COMMAND, Running, cli, running
-from tests.harness.kafka import clients_of
+from tests.harness.kafka import EmbeddedBroker, clients_of
 
 SERVICE = """\
 import asyncio

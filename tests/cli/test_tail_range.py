@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka import TopicPartition
+from reactive_kafka import TopicPartition, by
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.offsets.offset_changes import LogRange, To
 from reactive_kafka.cli.records.tail_range import (
@@ -18,7 +18,6 @@ from reactive_kafka.cli.records.tail_range import (
     chosen_partitions,
     parse_bound,
 )
-from reactive_kafka.partitions.start_choice import By
 
 TP = TopicPartition("orders", 0)
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
@@ -28,7 +27,7 @@ LOG = LogRange(10, 50)
 bounds = (
     st.sampled_from(["earliest", "latest", NOW, EARLIER])
     | st.integers(0, 99)
-    | st.integers(-99, 99).map(By)
+    | st.integers(-99, 99).map(by)
 )
 logs = st.tuples(st.integers(0, 50), st.integers(0, 50)).map(lambda ends: LogRange(*sorted(ends)))
 
@@ -69,9 +68,9 @@ def test_until_a_place_and_from_there_is_the_whole_log_without_an_overlap(
         (20, 30, (20, 30)),
         (0, 99, (10, 50)),
         (30, 20, (30, 30)),
-        (By(-5), None, (45, 50)),
-        (By(5), By(-5), (15, 45)),
-        (By(-99), None, (10, 50)),
+        (by(-5), None, (45, 50)),
+        (by(5), by(-5), (15, 45)),
+        (by(-99), None, (10, 50)),
     ],
 )
 def test_offsets_outside_of_the_log_become_its_ends(
@@ -90,7 +89,7 @@ def test_a_time_that_no_record_has_reached_is_the_end() -> None:
     ("text", "meaning"),
     [
         ("7", 7),
-        ("by:-3", By(-3)),
+        ("by:-3", by(-3)),
         ("10m", timedelta(minutes=10)),
         ("24h", timedelta(hours=24)),
         ("500ms", timedelta(milliseconds=500)),

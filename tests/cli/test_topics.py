@@ -19,11 +19,11 @@ from reactive_kafka.cli.topics.topic_plan import (
     TopicPlan,
     plan_topics,
 )
-from reactive_kafka.config.tables import TopicSettings
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.testing import MemoryBroker
 from tests.cli.inside import cli_on, make_broker
 from tests.cli.process import Ended
+from tests.config.values import topic_settings
 
 NAMES = ("retention.ms", "cleanup.policy", "min.insync.replicas")
 configs = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(["1", "2", "a,b"]))
@@ -31,10 +31,10 @@ counts = st.integers(1, 5)
 
 
 @st.composite
-def declared_topics(draw: st.DrawFn) -> list[TopicSettings]:
+def declared_topics(draw: st.DrawFn) -> list[Any]:
     names = draw(st.lists(st.sampled_from("abc"), unique=True))
     return [
-        TopicSettings(
+        topic_settings(
             name=name,
             partitions=draw(st.none() | counts),
             replication_factor=draw(st.none() | counts),
@@ -84,7 +84,7 @@ def after(plan: TopicPlan, existing: Mapping[str, ExistingTopic]) -> dict[str, E
 
 @given(declared_topics(), existing_topics)
 def test_a_plan_takes_nothing_away_and_is_done_after_it_was_applied(
-    declared: list[TopicSettings], existing: dict[str, ExistingTopic]
+    declared: list[Any], existing: dict[str, ExistingTopic]
 ) -> None:
     plan = plan_topics(declared, existing)
     topics = after(plan, existing)
@@ -99,7 +99,7 @@ def test_a_plan_takes_nothing_away_and_is_done_after_it_was_applied(
 
 @given(declared_topics(), existing_topics)
 def test_what_is_not_refused_is_as_declared_afterwards(
-    declared: list[TopicSettings], existing: dict[str, ExistingTopic]
+    declared: list[Any], existing: dict[str, ExistingTopic]
 ) -> None:
     plan = plan_topics(declared, existing)
     topics = after(plan, existing)
@@ -116,7 +116,7 @@ def test_what_is_not_refused_is_as_declared_afterwards(
 
 
 def test_a_config_that_the_cluster_does_not_know_is_refused() -> None:
-    topic = TopicSettings(name="orders", config={"retention": "1"})
+    topic = topic_settings(name="orders", config={"retention": "1"})
     known = ExistingTopic(1, 1, {})
     assert plan_topics([topic], {"orders": known}) == TopicPlan(
         (), ("orders: the cluster knows no topic config retention",)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka import Headers, Record, TopicPartition
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.failure import FailedRecord, WriteLetter
+from reactive_kafka.failure import DeadLetterQueue, FailedRecord, WriteLetter
 from reactive_kafka.failure.headers import DEAD_LETTER_NAMES, DELAYED_NAMES
 
 NOW_MS = 1_700_000_000_000
@@ -49,6 +49,13 @@ def read_again(
         timestamp_ms=source.now_ms if write.timestamp_ms is None else write.timestamp_ms,
         **{"now_ms": source.now_ms + 1, **changes},
     )
+
+
+def letter_of(record: FailedRecord, topic: str = "letters") -> WriteLetter:
+    """The letter that a failed record becomes."""
+    decision = DeadLetterQueue(topic).decide(record)
+    assert isinstance(decision, WriteLetter)
+    return decision
 
 
 def header(write: WriteLetter, name: str) -> str | None:

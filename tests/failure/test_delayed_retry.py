@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka import Record, TopicPartition
-from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.errors import DataLossError
 from reactive_kafka.failure import DeadLetterQueue, DelayedRetry, FailedRecord, WriteLetter
 from reactive_kafka.failure.headers import DELAYED_NAMES, delay_of, due_in_s
+from tests.config.values import delayed_retry_settings
 from tests.failure.samples import NOW_MS, any_failed, failed, header, read_again
 
 TOPICS = ("orders_retry_1000", "orders_retry_10000")
@@ -18,7 +18,7 @@ DEAD = "dead-letter-topic-orders"
 
 
 def delayed(record: FailedRecord, *, max_retries: int = 3, timeout_s: float = 120.0) -> WriteLetter:
-    settings = DelayedRetrySettings(topics=TOPICS, max_retries=max_retries, timeout_s=timeout_s)
+    settings = delayed_retry_settings(topics=TOPICS, max_retries=max_retries, timeout_s=timeout_s)
     decision = DelayedRetry(settings, DeadLetterQueue(DEAD, retry_topics=TOPICS)).decide(record)
     assert isinstance(decision, WriteLetter)
     return decision

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from reactive_kafka import IncomingSettings
-from reactive_kafka.config.tables import DeadLetterSettings, DelayedRetrySettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.failure import DeadLetterQueue, Decision, DelayedRetry, FailedRecord, Skip
 from reactive_kafka.failure.strategies import strategies_of
+from tests.config.values import dead_letter_settings, delayed_retry_settings
 
 
 class Quiet:
@@ -91,10 +91,10 @@ def test_all_problems_are_told_at_once() -> None:
 
 
 def test_the_dead_letter_queue_is_there_where_only_poison_needs_it() -> None:
-    letters = DeadLetterSettings(topic="dead")
+    letters = dead_letter_settings(topic="dead")
     assert isinstance(
         strategies_of(settings(dead_letter_queue=letters))["dead-letter-queue"], DeadLetterQueue
     )
-    retry = DelayedRetrySettings(topics=("a_1",), max_retries=1)
+    retry = delayed_retry_settings(topics=("a_1",), max_retries=1)
     both = strategies_of(settings(dead_letter_queue=letters, delayed_retry=retry))
     assert isinstance(both["delayed-retry-topic"], DelayedRetry)

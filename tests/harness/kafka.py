@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, Self
 
-from reactive_kafka.broker.client import Connector
+from reactive_kafka.broker.client import Connector, Inspector, inspecting
+from reactive_kafka.broker.embedded import EmbeddedBroker as EmbeddedBroker
 from reactive_kafka.broker.jars import KAFKA_VERSION
 from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.broker.local_kafka import HOST, Node, free_ports, kafka_id
+from reactive_kafka.broker.local_kafka import brokers_known_to as brokers_known_to
 from tests.harness.other_kafkas import PINNED
 
 _TERMINATE_TIMEOUT_S = 30.0
@@ -22,6 +25,11 @@ _TERMINATE_TIMEOUT_S = 30.0
 def clients_of(servers: str) -> Connector:
     """The clients that applications have of a real cluster."""
     return KafkaConnector(servers)
+
+
+def inspector_of(servers: str) -> AbstractAsyncContextManager[Inspector]:
+    """A client that looks at a real cluster, and may change it."""
+    return inspecting(clients_of(servers), {})
 
 
 class KafkaCluster:

@@ -14,7 +14,6 @@ from reactive_kafka import FailedRecord, IncomingSettings, Record, Skip, Stop, T
 from reactive_kafka.broker.client import Connector, Inspector
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.incoming_kinds import AssignedPartition
-from reactive_kafka.config.tables import DeadLetterSettings, DelayedRetrySettings
 from reactive_kafka.errors import (
     BrokerError,
     ChannelClosedError,
@@ -31,6 +30,7 @@ from reactive_kafka.nacks.letter_topics import LetterTopics
 from reactive_kafka.nacks.letter_writer import LetterWriter
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, settle_down, until
+from tests.config.values import dead_letter_settings, delayed_retry_settings
 from tests.failure.samples import failed
 
 DEAD, RETRY = "dead-letter-topic-orders", "orders_retry_1000"
@@ -94,8 +94,8 @@ def settings(**changes: Any) -> IncomingSettings:
         "topics": ("orders",),
         "group_id": "billing",
         "failure_strategy": "delayed-retry-topic",
-        "dead_letter_queue": DeadLetterSettings(topic=DEAD),
-        "delayed_retry": DelayedRetrySettings(topics=(RETRY,), max_retries=1),
+        "dead_letter_queue": dead_letter_settings(topic=DEAD),
+        "delayed_retry": delayed_retry_settings(topics=(RETRY,), max_retries=1),
     }
     return IncomingSettings(**(plain | changes))
 

@@ -15,11 +15,11 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from reactive_kafka import IncomingSettings, TopicPartition
 from reactive_kafka.clock import SYSTEM_CLOCK
-from reactive_kafka.config.tables import DeadLetterSettings
 from reactive_kafka.failure import WriteLetter
 from reactive_kafka.failure.strategies import strategies_of
 from reactive_kafka.nacks.letter_writer import LetterWriter
 from tests.app.helpers import Recorder
+from tests.config.values import dead_letter_settings
 from tests.failure.samples import failed
 from tests.harness.kafka import clients_of
 
@@ -40,7 +40,7 @@ async def test_letters_reach_a_real_broker_as_they_were_read(kafka: str) -> None
         topics=(source,),
         group_id="g",
         failure_strategy="dead-letter-queue",
-        dead_letter_queue=DeadLetterSettings(topic=dead, client=client),
+        dead_letter_queue=dead_letter_settings(topic=dead, client=client),
         client=client,
     )
     tasks: list[asyncio.Task[None]] = []

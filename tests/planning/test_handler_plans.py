@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, ConfigError, Message, Record, Router
-from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.handlers.signature import HandlerFunction, Shape
 from reactive_kafka.planning.channel_plans import IncomingPlan, SourcePlan
+from tests.config.values import retry_settings
 
 
 def app_with(**tables: Any) -> App:
@@ -116,7 +116,7 @@ def test_one_handler_may_serve_two_channels_each_with_its_own_ways() -> None:
     assert handler_of(app) is handler_of(app, "clicks") or handler_of(app, "clicks") is not None
     assert (fitted(app).settings.ack, fitted(app, "clicks").settings.ack) == ("manual", "post")
     assert fitted(app).settings.retry.max_attempts == 3
-    assert fitted(app, "clicks").settings.retry == RetrySettings()
+    assert fitted(app, "clicks").settings.retry == retry_settings()
 
 
 def test_a_hook_of_a_channel_that_is_not_configured_is_an_error() -> None:
@@ -1001,7 +1001,7 @@ def test_a_retry_table_is_read_as_in_the_configuration() -> None:
     @app.incoming("orders", retry={"max_attempts": 4, "backoff": "50ms", "max-backoff": "1s"})
     async def handler(order: bytes) -> None: ...
 
-    assert fitted(app).settings.retry == RetrySettings(
+    assert fitted(app).settings.retry == retry_settings(
         max_attempts=4, backoff_s=0.05, max_backoff_s=1.0
     )
     with pytest.raises(ConfigError, match="did you mean"):

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka import IncomingSettings
-from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.config.tables import SparkChannelSettings
 from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.errors import BadDataError, SessionLostError
@@ -34,6 +33,7 @@ from tests.app.spark_stage import (
     spark_app,
     stored,
 )
+from tests.config.values import spark_settings
 from tests.spark.fakes import FakeMaker, FakeSession, a_process
 from tests.spark.records import CLICKS_0, Raw, part_of, runner_of
 from tests.spark.test_cuts import lane_with
@@ -251,7 +251,7 @@ async def test_with_several_jobs_nothing_is_prepared() -> None:
 
 
 async def ready(*sessions: FakeSession, limits: SessionLimits = LIMITS) -> SparkEngine:
-    engine = SparkEngine(SparkSettings(), limits=limits, maker=FakeMaker(*sessions))
+    engine = SparkEngine(spark_settings(), limits=limits, maker=FakeMaker(*sessions))
     await engine.start()
     async with asyncio.timeout(30):
         while not engine.ready:  # noqa: ASYNC110 - the supervisor's own pace
@@ -260,7 +260,7 @@ async def ready(*sessions: FakeSession, limits: SessionLimits = LIMITS) -> Spark
 
 
 async def test_without_a_session_nothing_is_made() -> None:
-    assert await SparkEngine(SparkSettings()).make(lambda spark: "made") is None
+    assert await SparkEngine(spark_settings()).make(lambda spark: "made") is None
 
 
 async def test_what_cannot_be_made_is_nobodys_failure() -> None:

@@ -4,11 +4,12 @@ for ever.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import (
     BadDataError,
     ClusterError,
@@ -20,11 +21,12 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.spark.batches.attempts import Again, Attempts, Failed, Leave, Split
 from reactive_kafka.spark.batches.blame import UnfitExecutorsError
+from tests.config.values import retry_settings
 
-ONCE = RetrySettings()
+ONCE = retry_settings()
 
 
-def attempts(*, splits: bool = False, retry: RetrySettings = ONCE) -> Attempts:
+def attempts(*, splits: bool = False, retry: Any = ONCE) -> Attempts:
     return Attempts(retry, {}, splits=splits)
 
 
@@ -44,7 +46,7 @@ def test_only_bad_data_is_split() -> None:
 
 def test_retries_come_before_a_nack_and_wait_twice_as_long_each_time() -> None:
     tries = attempts(
-        retry=RetrySettings(max_attempts=3, backoff_s=1.0, max_backoff_s=10.0), splits=True
+        retry=retry_settings(max_attempts=3, backoff_s=1.0, max_backoff_s=10.0), splits=True
     )
     error = BadDataError("data")
     assert tries.after(error) == Again(1.0, alone=False)
@@ -71,12 +73,12 @@ def test_a_python_worker_that_dies_twice_is_bad_data() -> None:
 
 def test_a_job_that_does_not_end_leaves_its_records() -> None:
     error = JobStuckError("still there")
-    assert attempts(retry=RetrySettings(max_attempts=9)).after(error) == Leave(error)
+    assert attempts(retry=retry_settings(max_attempts=9)).after(error) == Leave(error)
 
 
 def test_executors_that_cannot_read_the_format_leave_the_records_to_a_start_with_others() -> None:
     error = UnfitExecutorsError("no fastavro")
-    assert attempts(retry=RetrySettings(max_attempts=9), splits=True).after(error) == Leave(error)
+    assert attempts(retry=retry_settings(max_attempts=9), splits=True).after(error) == Leave(error)
 
 
 @given(
@@ -90,7 +92,7 @@ def test_executors_that_cannot_read_the_format_leave_the_records_to_a_start_with
 def test_faults_of_the_cluster_never_blame_the_batch_and_every_attempt_has_its_number(
     kinds: list[type[OffloadError]],
 ) -> None:
-    tries = attempts(retry=RetrySettings(max_attempts=3), splits=True)
+    tries = attempts(retry=retry_settings(max_attempts=3), splits=True)
     lost = workers = own = 0
     for number, kind in enumerate(kinds, 1):
         assert tries.begin() == tries.begun == number

@@ -19,12 +19,11 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from reactive_kafka import App, SparkBatch
-from reactive_kafka.config.secrets import Secret
-from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import ClusterError
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.spark.session.supervisor import SessionLimits
+from tests.config.values import secret_of, spark_settings
 from tests.harness.spark_cluster import SMALL_JVM, SparkCluster
 from tests.spark.beats import Beats, soon
 
@@ -45,15 +44,15 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Spa
         yield cluster
 
 
-def settings_for(cluster: SparkCluster) -> SparkSettings:
+def settings_for(cluster: SparkCluster) -> Any:
     conf = {
         "spark.driver.memory": "1g",
         "spark.executor.memory": "512m",
         "spark.sql.shuffle.partitions": 2,
     }
     starts_sooner = {f"spark.{one}.extraJavaOptions": SMALL_JVM for one in ("driver", "executor")}
-    secret = {"spark.hadoop.my.password": Secret(CANARY)}
-    return SparkSettings(master=cluster.url, conf={**conf, **starts_sooner, **secret})
+    secret = {"spark.hadoop.my.password": secret_of(CANARY)}
+    return spark_settings(master=cluster.url, conf={**conf, **starts_sooner, **secret})
 
 
 @asynccontextmanager

@@ -1,9 +1,8 @@
 import re
+from typing import Any
 
 import pytest
 
-from reactive_kafka.config.secrets import Secret
-from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.spark.session.conf import (
     driver_environment,
     local_cores,
@@ -12,12 +11,13 @@ from reactive_kafka.spark.session.conf import (
     secret_names,
     session_conf,
 )
+from tests.config.values import secret_of, spark_settings
 
-LOCAL = SparkSettings(master="local[2]")
-CLUSTER = SparkSettings(master="spark://spark.example:7077")
+LOCAL = spark_settings(master="local[2]")
+CLUSTER = spark_settings(master="spark://spark.example:7077")
 
 
-def environment_for(settings: SparkSettings, environ: dict[str, str]) -> dict[str, str]:
+def environment_for(settings: Any, environ: dict[str, str]) -> dict[str, str]:
     return driver_environment(
         settings, environ, java_home="/java", python="/venv/python", path="/app:/venv"
     )
@@ -25,7 +25,7 @@ def environment_for(settings: SparkSettings, environ: dict[str, str]) -> dict[st
 
 def test_what_the_user_set_wins_over_our_defaults() -> None:
     conf = session_conf(
-        SparkSettings(conf={"spark.scheduler.mode": "FIFO", "spark.ui.enabled": True}), 8
+        spark_settings(conf={"spark.scheduler.mode": "FIFO", "spark.ui.enabled": True}), 8
     )
     assert conf["spark.scheduler.mode"] == "FIFO"
     # As Spark spells it.
@@ -35,7 +35,7 @@ def test_what_the_user_set_wins_over_our_defaults() -> None:
 
 def test_numbers_are_given_to_spark_as_text() -> None:
     assert (
-        session_conf(SparkSettings(conf={"spark.sql.shuffle.partitions": 4}), 8)[
+        session_conf(spark_settings(conf={"spark.sql.shuffle.partitions": 4}), 8)[
             "spark.sql.shuffle.partitions"
         ]
         == "4"
@@ -61,7 +61,7 @@ def test_a_cluster_elsewhere_can_reach_the_driver() -> None:
 )
 def test_shuffles_have_as_many_partitions_as_the_session_has_cores(master: str, cores: int) -> None:
     assert local_cores(master, 8) == cores
-    assert session_conf(SparkSettings(master=master), 8)["spark.sql.shuffle.partitions"] == str(
+    assert session_conf(spark_settings(master=master), 8)["spark.sql.shuffle.partitions"] == str(
         cores
     )
 
@@ -101,7 +101,7 @@ def test_what_the_environment_says_stays_but_for_the_java_that_was_chosen() -> N
 def test_executors_keep_no_kafka_consumer_for_long_unless_the_user_says_so() -> None:
     name = "spark.kafka.consumer.fetchedData.cache.timeout"
     assert session_conf(LOCAL, 8, jars=["/connector.jar"])[name] == "5s"
-    own = SparkSettings(master="local[2]", conf={name: "1m"})
+    own = spark_settings(master="local[2]", conf={name: "1m"})
     assert session_conf(own, 8, jars=["/connector.jar"])[name] == "1m"
     assert name not in session_conf(LOCAL, 8)
 
@@ -111,7 +111,7 @@ def test_the_connectors_jars_come_beside_the_users_own() -> None:
     assert (
         session_conf(LOCAL, 8, jars=jars)["spark.jars"] == "/jars/connector.jar,/jars/clients.jar"
     )
-    own = SparkSettings(master="local[2]", conf={"spark.jars": "/own.jar"})
+    own = spark_settings(master="local[2]", conf={"spark.jars": "/own.jar"})
     assert (
         session_conf(own, 8, jars=jars)["spark.jars"]
         == "/own.jar,/jars/connector.jar,/jars/clients.jar"
@@ -120,7 +120,7 @@ def test_the_connectors_jars_come_beside_the_users_own() -> None:
 
 
 def test_executors_of_a_cluster_on_this_machine_find_the_same_modules() -> None:
-    here = SparkSettings(master="spark://127.0.0.1:7077")
+    here = spark_settings(master="spark://127.0.0.1:7077")
     assert session_conf(here, 8, path="/app:/venv")["spark.executorEnv.PYTHONPATH"] == "/app:/venv"
     assert "spark.executorEnv.PYTHONPATH" not in session_conf(CLUSTER, 8, path="/app")
     assert environment_for(here, {})["PYSPARK_PYTHON"] == "/venv/python"
@@ -128,14 +128,18 @@ def test_executors_of_a_cluster_on_this_machine_find_the_same_modules() -> None:
 
 def test_on_other_machines_python_is_not_at_the_same_place_unless_the_user_says_where() -> None:
     assert "PYSPARK_PYTHON" not in environment_for(CLUSTER, {})
-    told = SparkSettings(master=CLUSTER.master, conf={"spark.pyspark.python": "/opt/python3.11"})
+    told = spark_settings(master=CLUSTER.master, conf={"spark.pyspark.python": "/opt/python3.11"})
     assert environment_for(told, {})["PYSPARK_PYTHON"] == "/opt/python3.11"
 
 
 def test_spark_is_given_the_text_of_a_secret_and_the_names_to_hide() -> None:
     """Row S3 of the faults."""
-    given = SparkSettings(
-        conf={"spark.a.password": Secret("hunter2"), "spark.b.key": Secret("4711"), "spark.c": "x"}
+    given = spark_settings(
+        conf={
+            "spark.a.password": secret_of("hunter2"),
+            "spark.b.key": secret_of("4711"),
+            "spark.c": "x",
+        }
     )
     conf = session_conf(given, 8)
     assert (conf["spark.a.password"], conf["spark.b.key"]) == ("hunter2", "4711")
@@ -153,7 +157,7 @@ def test_spark_is_given_the_text_of_a_secret_and_the_names_to_hide() -> None:
         assert hidden.search(name)
     assert not hidden.search("spark.c")
     assert (
-        session_conf(SparkSettings(conf={"spark.redaction.regex": "mine"}), 8)[
+        session_conf(spark_settings(conf={"spark.redaction.regex": "mine"}), 8)[
             "spark.redaction.regex"
         ]
         == "mine"
@@ -161,7 +165,7 @@ def test_spark_is_given_the_text_of_a_secret_and_the_names_to_hide() -> None:
 
 
 def test_a_master_with_a_password_is_a_secret() -> None:
-    given = SparkSettings(master=Secret("spark://u:hunter2@host:7077"))
+    given = spark_settings(master=secret_of("spark://u:hunter2@host:7077"))
     assert secret_names(given) == ["spark.master"]
     assert session_conf(given, 8)["spark.master"] == "spark://u:hunter2@host:7077"
 

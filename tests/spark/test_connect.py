@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import (
     BadDataError,
     JobStuckError,
@@ -33,6 +32,7 @@ from reactive_kafka.spark.session.connect import ConnectMaker, seconds, shown, v
 from reactive_kafka.spark.session.connect_session import ConnectSession
 from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.spark.session.supervisor import SessionLimits
+from tests.config.values import spark_settings
 from tests.harness.spark_cluster import ConnectServer
 from tests.spark.beats import Beats, soon
 from tests.spark.records import CLICKS_0, runner_of, values_of
@@ -72,7 +72,7 @@ async def connected(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[C
     server = ConnectServer(
         tmp_path_factory.mktemp("connect"), conf={"spark.python.task.killTimeout": "200ms"}
     )
-    settings = SparkSettings(remote=server.remote, conf={"spark.sql.shuffle.partitions": 2})
+    settings = spark_settings(remote=server.remote, conf={"spark.sql.shuffle.partitions": 2})
     engine = SparkEngine(settings, limits=SessionLimits(cancel_s=8.0, answer_s=2.0))
     await engine.start()
     try:
@@ -125,7 +125,7 @@ async def test_without_its_packages_starting_names_the_command_that_installs_the
     for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[connect\]'"):
-        await SparkEngine(SparkSettings(remote="sc://localhost")).start()
+        await SparkEngine(spark_settings(remote="sc://localhost")).start()
 
 
 async def opened_as_by_the_supervisor(maker: ConnectMaker) -> ConnectSession:
@@ -336,7 +336,7 @@ class TestOnAServer:
         self, connected: Connected, tmp_path: Path
     ) -> None:
         beats = Beats(tmp_path)
-        maker = ConnectMaker(SparkSettings(remote=connected.server.remote))
+        maker = ConnectMaker(spark_settings(remote=connected.server.remote))
         lost = await asyncio.to_thread(maker.open)
         job = asyncio.create_task(asyncio.to_thread(lost.group("lost", "default").run, beats.job()))
         await beats.begun()
@@ -354,7 +354,7 @@ class TestOnAServer:
     async def test_opening_is_bounded_by_an_abort_while_the_server_hangs(
         self, connected: Connected
     ) -> None:
-        maker = ConnectMaker(SparkSettings(remote=connected.server.remote))
+        maker = ConnectMaker(spark_settings(remote=connected.server.remote))
         connected.server.process.freeze()
         try:
             opening = asyncio.create_task(asyncio.to_thread(maker.open))
@@ -375,7 +375,7 @@ class TestOnAServer:
             "spark.jars": "/a.jar",
         }
         conf = {**static, "spark.sql.shuffle.partitions": 7}
-        maker = ConnectMaker(SparkSettings(remote=connected.server.remote, conf=conf))
+        maker = ConnectMaker(spark_settings(remote=connected.server.remote, conf=conf))
         for _ in range(2):
             session = await asyncio.to_thread(maker.open)
             assert (
@@ -398,7 +398,7 @@ class TestOnAServer:
     ) -> None:
         # As if it were another pyspark.
         monkeypatch.setattr("pyspark.__version__", "4.99.0")
-        engine = SparkEngine(SparkSettings(remote=connected.server.remote))
+        engine = SparkEngine(spark_settings(remote=connected.server.remote))
         await engine.start()
         await soon(lambda: "did not start" in str(engine.reason))
         assert not engine.ready

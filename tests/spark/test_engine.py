@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
-from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import JobStuckError, JobTimeoutError, MissingExtraError
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.spark_engine import SparkEngine
+from tests.config.values import spark_settings
 from tests.harness.sockets import listening
 
 pytestmark = [
@@ -277,7 +277,7 @@ async def test_what_listens_listens_on_loopback(engine: SparkEngine) -> None:
 
 
 async def test_before_its_start_it_says_so() -> None:
-    engine = SparkEngine(SparkSettings())
+    engine = SparkEngine(spark_settings())
     assert not engine.ready
     assert engine.reason == "Spark has not been started"
     await engine.stop()
@@ -290,4 +290,4 @@ async def test_without_pyspark_starting_names_the_command_that_installs_it(
     # As if it were not installed.
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[spark\]'"):
-        await SparkEngine(SparkSettings()).start()
+        await SparkEngine(spark_settings()).start()

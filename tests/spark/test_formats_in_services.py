@@ -16,7 +16,6 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 
 from reactive_kafka import App, SparkBatch
-from reactive_kafka.observe.health import health
 from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import tp, until
@@ -75,7 +74,7 @@ async def test_while_the_registry_is_away_the_channel_is_not_ready_and_a_stop_le
             await test.send("orders", value)
         await until(lambda: "told to answer 500" in reasons(app, "orders"), 90)
         told = reasons(app, "orders")
-        assert health(app.facts()).live.status == "UP"
+        assert app.health().live.status == "UP"
         began = time.monotonic()
     # It does not wait for the registry until the end of its drain.
     assert time.monotonic() - began < 20

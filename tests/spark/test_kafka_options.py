@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from reactive_kafka import IncomingSettings
 from reactive_kafka.config.client_properties import CONSUMER, SIDES
 from reactive_kafka.config.load import read_settings
-from reactive_kafka.config.secrets import Secret
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.spark.session.conf import kafka_options
+from tests.config.values import secret_of
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -118,7 +118,7 @@ def test_user_and_password_become_a_login_module(mechanism: str, module: str) ->
         security_protocol="SASL_PLAINTEXT",
         sasl_mechanism=mechanism,
         sasl_plain_username="bill",
-        sasl_plain_password=Secret("s3cret"),
+        sasl_plain_password=secret_of("s3cret"),
     )
     assert made["kafka.security.protocol"] == "SASL_PLAINTEXT"
     assert made["kafka.sasl.mechanism"] == mechanism
@@ -153,7 +153,9 @@ SECRETS = st.text(st.sampled_from("\\\"'\n\r;= n0") | st.characters(), min_size=
 @given(user=SECRETS, password=SECRETS)
 def test_whatever_is_in_a_password_java_reads_it_back(user: str, password: str) -> None:
     made = options(
-        security_protocol="SASL_SSL", sasl_plain_username=user, sasl_plain_password=Secret(password)
+        security_protocol="SASL_SSL",
+        sasl_plain_username=user,
+        sasl_plain_password=secret_of(password),
     )
     config = made["kafka.sasl.jaas.config"]
     strings = r'"(?:\\.|[^"\\])*"'
@@ -212,7 +214,7 @@ def test_an_encrypted_key_comes_with_its_password() -> None:
         security_protocol="SSL",
         ssl_certfile="ours.pem",
         ssl_keyfile="locked.key",
-        ssl_password=Secret("opensesame"),
+        ssl_password=secret_of("opensesame"),
     )
     assert made["kafka.ssl.keystore.key"] == LOCKED_KEY
     assert made["kafka.ssl.key.password"] == "opensesame"

@@ -20,7 +20,6 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
 from reactive_kafka import IncomingSettings, TopicPartition
-from reactive_kafka.config.secrets import Secret
 from reactive_kafka.errors import BadDataError, ClusterError, OffloadError
 from reactive_kafka.records import RawRecord
 from reactive_kafka.spark.batches.columns import record_batch
@@ -28,6 +27,7 @@ from reactive_kafka.spark.batches.spark_batch import BatchPart, spark_range
 from reactive_kafka.spark.channel.refetch import records_of
 from reactive_kafka.spark.session.kafka_source import KafkaSource
 from reactive_kafka.spark.session.spark_engine import SparkEngine
+from tests.config.values import secret_of
 from tests.harness.kafka import KafkaCluster, clients_of
 from tests.spark.records import SPARK
 
@@ -241,11 +241,11 @@ class Guarded:
             "security_protocol": "SASL_SSL",
             "sasl_mechanism": "PLAIN",
             "sasl_plain_username": USER,
-            "sasl_plain_password": Secret(password),
+            "sasl_plain_password": secret_of(password),
             "ssl_cafile": str(self.folder / "ca.crt"),
             "ssl_certfile": str(self.folder / "client.crt"),
             "ssl_keyfile": str(self.folder / "client.key"),
-            "ssl_password": Secret("opensesame"),
+            "ssl_password": secret_of("opensesame"),
         }
 
 

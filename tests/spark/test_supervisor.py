@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import (
     ClusterError,
     JobStuckError,
@@ -24,6 +23,10 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.spark.session.supervisor import FailedAttempts, SessionLimits
+from tests.app.helpers import until
+from tests.app.sabotage import Sabotage
+from tests.app.test_task_owners import HOWS
+from tests.config.values import spark_settings
 from tests.spark.fakes import FakeMaker, FakeSession, a_process
 
 NEVER = 1_000.0
@@ -45,7 +48,7 @@ async def engine_with(
     *sessions: FakeSession | Exception, limits: SessionLimits = PATIENT, cancel_limit_s: float = 2.0
 ) -> AsyncIterator[SparkEngine]:
     limits = replace(limits, cancel_s=cancel_limit_s)
-    engine = SparkEngine(SparkSettings(), limits=limits, maker=FakeMaker(*sessions))
+    engine = SparkEngine(spark_settings(), limits=limits, maker=FakeMaker(*sessions))
     await engine.start()
     try:
         async with asyncio.timeout(20):
@@ -251,7 +254,7 @@ class BriefMaker(FakeMaker):
 
 async def test_sessions_that_start_and_do_not_last_are_replaced_at_growing_intervals() -> None:
     maker = BriefMaker()
-    engine = SparkEngine(SparkSettings(), limits=replace(PATIENT, retry_s=0.1), maker=maker)
+    engine = SparkEngine(spark_settings(), limits=replace(PATIENT, retry_s=0.1), maker=maker)
     began = time.monotonic()
     await engine.start()
     try:
@@ -455,3 +458,17 @@ async def test_a_job_that_is_alone_has_none_beside_it() -> None:
         await soon(lambda: len(session.groups) == 3)
         session.groups[2].finish.set()
         await last
+
+
+@pytest.mark.parametrize("how", HOWS)
+async def test_what_looks_after_spark_and_goes_wrong_tells_whoever_started_it(how: str) -> None:
+    told, loop = list[BaseException](), asyncio.get_running_loop()
+    engine = SparkEngine(spark_settings(), maker=FakeMaker(FakeSession()))
+    loop.set_task_factory(Sabotage("spark-supervisor", HOWS[how]()))
+    try:
+        await engine.start(told.append)
+        await until(lambda: told)
+        assert not engine.ready
+    finally:
+        loop.set_task_factory(None)
+        await engine.stop()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from reactive_kafka import App, Record, TopicPartition
-from reactive_kafka.broker.client import inspecting
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
 from reactive_kafka.testing.real_kafka import RealKafka
-from tests.harness.kafka import clients_of
+from tests.harness.kafka import inspector_of
 
 CONFIG = {
     "incoming": {"real-orders": {"group_id": "real", "failure_strategy": "delayed-retry-topic"}},
@@ -60,7 +59,7 @@ async def test_nothing_is_asked_of_topics_that_the_application_has_nothing_to_do
 ) -> None:
     """One of them that has no leader just now would hold up the test."""
     monkeypatch.setenv("REACTIVE_KAFKA_TEST_BOOTSTRAP", kafka)
-    async with inspecting(clients_of(kafka), {}) as inspector:
+    async with inspector_of(kafka) as inspector:
         for topic in ("seen-by-pattern", "not-ours"):
             await inspector.create_topic(topic, 1)
         app = App({"incoming": {"orders": {"group_id": "g", "pattern": "seen-by-.*"}}})

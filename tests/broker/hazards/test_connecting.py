@@ -18,13 +18,13 @@ from reactive_kafka.broker.aiokafka.kafka_consumer import AiokafkaConsumer
 from reactive_kafka.broker.aiokafka.kafka_producer import AiokafkaProducer
 from reactive_kafka.broker.client import Connector, Consumer, Producer
 from reactive_kafka.broker.kafka_connector import KafkaConnector
-from reactive_kafka.config.secrets import Secret
 from reactive_kafka.errors import BrokerError, FatalBrokerError, TransientBrokerError
 from reactive_kafka.events import BrokerUnavailable
 from reactive_kafka.subscription import Topics
 from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import Rig, rigged, tasks_but, until
 from tests.broker.members import Member
+from tests.config.values import secret_of
 from tests.harness.kafka import KafkaCluster
 
 USER, PASSWORD, WRONG = "carol", "canary-6d1f", "canary-wrong-82aa"
@@ -54,7 +54,7 @@ def credentials(password: str = PASSWORD, mechanism: str = "PLAIN") -> dict[str,
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": mechanism,
         "sasl_plain_username": USER,
-        "sasl_plain_password": Secret(password),
+        "sasl_plain_password": secret_of(password),
     }
 
 
