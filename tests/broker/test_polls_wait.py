@@ -38,7 +38,7 @@ class Fetcher:
 def reader_of(fetcher: Fetcher) -> RecordPoller:
     subscription = SimpleNamespace(reassignment_in_progress=False)
     client = SimpleNamespace(_fetcher=fetcher, _subscription=subscription)
-    assignment: Any = SimpleNamespace(client=client, started=set(), is_closed=False)
+    assignment: Any = SimpleNamespace(client=client, started=set(), leaving=set(), is_closed=False)
     return RecordPoller(assignment)
 
 
