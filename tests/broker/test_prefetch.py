@@ -32,6 +32,7 @@ def held(left_bytes: int | None, backoff_s: float = BACKOFF_S) -> Any:
 def fetcher_with(*lefts: int | None, in_flight: tuple[int, ...] = ()) -> Any:
     """A client's fetcher; each piece is of a node of its own."""
     return SimpleNamespace(
+        _subscriptions=SimpleNamespace(subscription=None),
         _records={number: held(left) for number, left in enumerate(lefts)},
         _fetch_max_bytes=MOST_BYTES,
         _prefetch_backoff=BACKOFF_S,
