@@ -727,6 +727,7 @@ async def test_a_channel_shows_what_is_its_users_and_nothing_else() -> None:
             "restart",
             "resume",
             "seek",
+            "skip",
             "start",
             "stop",
             "store_offset_metadata",

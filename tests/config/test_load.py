@@ -637,7 +637,7 @@ IN_RETRY = [
             outgoing(qqqq=1),
             "; docs/configuration.md has those of [outgoing.X], and `reactive-kafka schema` prints them",
         ),
-        ({"http": {"qqqq": 1}}, "; allowed are enabled, host, port, hosts, token"),
+        ({"http": {"qqqq": 1}}, "; allowed are enabled, host, port, service_name, hosts, token"),
         ({"kafka": {"failure_route": {"ValueError": "fail"}}}, "; did you mean 'failure_routes'?"),
         (incoming(retry={"except": ["ValueError"]}), "; allowed are " + ", ".join(IN_RETRY)),
         (incoming(retry={"exept": 1}), "; allowed are " + ", ".join(IN_RETRY)),

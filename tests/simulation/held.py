@@ -28,9 +28,10 @@ OTHERS = (
     "reactive_kafka.observe.bursts",
     "reactive_kafka.observe.logs",
     "reactive_kafka.observe.events",
+    "reactive_kafka.observe.recent_events",
 )
-"""Where the application ends: the broker, the store, those who watch it; and its log, which has a
-bound of its own.
+"""Where the application ends: the broker, the store, those who watch it; and its log and its last
+events, which have bounds of their own.
 """
 NOISE = 2
 COMES_AND_GOES = {

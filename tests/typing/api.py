@@ -275,6 +275,7 @@ async def an_application() -> None:
     assert_type(await app.offsets("billing").metadata(("orders", 0)), Any)
     assert_type(app.facts().started, bool)
     assert_type(len(app.spark_facts()), int)
+    assert_type(app.identity().host, str)
     assert_type([handled.has_handler for handled in app.plan.incoming.values()], list[bool])
     assert_type(app.health(), rk.Health)
     assert_type(app.registry.get_sample_value("reactive_kafka_up"), float | None)
@@ -356,6 +357,7 @@ async def a_channel(channel: Channel) -> None:
     await channel.seek(("orders", 0), "beginning")
     await channel.seek(partition, datetime.now(UTC))
     await channel.seek(partition, rk.by(-100))
+    skipped: str = channel.skip(partition, 17)
     await channel.commit()
     await channel.commit({partition: 17})
     assert_type(await channel.committed(), dict[TopicPartition, int | None])
@@ -364,7 +366,7 @@ async def a_channel(channel: Channel) -> None:
     assert_type(await channel.offset_metadata(partition), Any)
     assert_type(channel.assignment, frozenset[TopicPartition])
     assert_type(channel.in_flight, int)
-    print(state)
+    print(state, skipped)
 
 
 def values(headers: Headers, partition: TopicPartition, committed: rk.Committed) -> None:
@@ -469,6 +471,7 @@ def errors(error: Exception) -> None:
         rk.CommitRefusedError,
         rk.OffloadError,
         rk.PoisonError,
+        rk.SkipRefusedError,
         rk.UnmatchedRecordError,
     )
     of_the_broker: tuple[type[rk.BrokerError], ...] = (
