@@ -47,6 +47,7 @@ EXPLAINED_ONCE = {
     "a whole number of at least 1": "1 or more",
     "a whole number from": "from",
     "a list of different": "a list of",
+    "true or false": "boolean",
     "a string that is not empty": "text",
     FORMAT.expects: "a format",
     KEY_FORMAT.expects: "a key format",
@@ -144,23 +145,22 @@ def _own_keys(section: Section) -> list[Key]:
 
 
 def _keys(section: Iterable[Key]) -> str:
-    rows = (
-        (f"`{key.name.rpartition('.')[2]}`", _default(key.default), _takes(key), key.doc)
-        for key in section
-    )
-    return _table(("key", "default", "takes", "meaning"), rows)
+    rows = ((f"`{key.name.rpartition('.')[2]}`", _takes(key), key.doc) for key in section)
+    return _table(("key", "takes (default)", "meaning"), rows)
 
 
 def _takes(key: Key) -> str:
-    if key.name == "assign":
-        return _ASSIGN_TAKES
-    return _shortened(key.kind.expects)
+    """Return what the key takes, with its default in brackets if it has one."""
+    takes = _ASSIGN_TAKES if key.name == "assign" else _shortened(key.kind.expects)
+    if key.default is None:
+        return takes
+    return f"{takes} ({_default(key.default)})"
 
 
 def _shortened(expects: str) -> str:
     for phrase, short in EXPLAINED_ONCE.items():
         expects = expects.replace(phrase, short)
-    return expects
+    return expects.removeprefix("one of ")
 
 
 def _filled(text: str) -> str:
@@ -168,8 +168,6 @@ def _filled(text: str) -> str:
 
 
 def _default(value: Any) -> str:
-    if value is None:
-        return ""
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, str):
