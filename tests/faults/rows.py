@@ -10,13 +10,12 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 TESTS = Path(__file__).parents[1]
 BEGIN, END = "<!-- faults -->", "<!-- /faults -->"
-OUTAGES_BEGIN, OUTAGES_END = "<!-- outages -->", "<!-- /outages -->"
 _CLAIM = re.compile(r"\bRows? ([A-Z0-9, and-]+) of the faults\b")
 _ID = re.compile(r"[A-Z]-?\d+")
 
@@ -211,47 +210,11 @@ def table() -> str:
     return "\n".join([*lines[1:], ""])
 
 
-def outages() -> str:
-    """What a channel does, by what is away, as Markdown: which cells tests/app/test_outages.py
-    plays.
-    """
-    from tests.app.test_outages import (
-        AWAY,
-        PLAYS,
-        REGISTERED,
-        SPARK,
-        SPARK_AWAY,
-        STORED,
-        TO_ANOTHER_CLUSTER,
-    )
-
-    played: dict[str, Collection[str]] = {
-        **dict.fromkeys(AWAY, PLAYS),
-        "an outgoing cluster": TO_ANOTHER_CLUSTER,
-        **{column: plays for column, (plays, _) in REGISTERED.items()},
-        "the checkpoint store": STORED,
-        **dict.fromkeys(SPARK_AWAY, SPARK),
-    }
-    # Plays that go through the same outages share a row.
-    rows: dict[tuple[str, ...], list[str]] = {}
-    for play in (*PLAYS, *STORED, *SPARK):
-        away = tuple(column for column, plays in played.items() if play in plays)
-        rows.setdefault(away, []).append(play)
-    lines = ["| the channel does one of these | while one of these is away |", "|---|---|"]
-    lines += [f"| {'; '.join(plays)} | {'; '.join(away)} |" for away, plays in rows.items()]
-    return "\n".join([*lines, ""])
-
-
 def written(page: str) -> str:
     """The page with the tables of today."""
-    for (begins, ends), made in {
-        (BEGIN, END): table,
-        (OUTAGES_BEGIN, OUTAGES_END): outages,
-    }.items():
-        before, begin, rest = page.partition(begins)
-        _, end, after = rest.partition(ends)
-        page = f"{before}{begin}\n\n{made()}\n{end}{after}"
-    return page
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    return f"{before}{begin}\n\n{table()}\n{end}{after}"
 
 
 if __name__ == "__main__":
