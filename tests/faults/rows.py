@@ -2,7 +2,7 @@
 docstrings.
 
 A test claims rows with a line such as ``Row B4 of the faults.`` or ``Rows B1, B2 of the faults.``;
-``python -m tests.faults.rows docs/faults.md`` rewrites the tables.
+``python -m tests.faults.rows docs/faults.md`` rewrites the lists.
 """
 
 from __future__ import annotations
@@ -200,18 +200,18 @@ def _claimed(docstring: str) -> list[str]:
 
 
 def table() -> str:
-    """The rows as Markdown, a table a section."""
+    """The rows as Markdown, a list a section: the fault, and after the colon what must hold."""
     lines: list[str] = []
     for letter, title in SECTIONS.items():
-        lines += ["", f"### {title}", "", "| fault | what must hold |", "|---|---|"]
+        lines += ["", f"### {title}", ""]
         for row in ROWS.values():
             if row.id.startswith(letter):
-                lines.append(f"| {row.id}: {row.fault} | {row.holds} |")
+                lines.append(f"- **{row.id}** {row.fault}: {row.holds}")
     return "\n".join([*lines[1:], ""])
 
 
 def written(page: str) -> str:
-    """The page with the tables of today."""
+    """The page with the lists of today."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     return f"{before}{begin}\n\n{table()}\n{end}{after}"
