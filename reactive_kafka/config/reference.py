@@ -49,11 +49,22 @@ EXPLAINED_ONCE = {
     "a list of different": "a list of",
     "true or false": "boolean",
     "a string that is not empty": "text",
+    "the name of a topic": "a topic",
+    "a regular expression that matches whole topic names": "a regular expression of whole names",
+    "a number of records, above 0, in a second, a minute or an hour": "a rate",
+    ', several with commas or as a list, or "': ', several, or "',
+    ", or one with the scheme of a store of your own": "",
+    " (a dataclass, pydantic model or msgspec Struct)": "",
+    " (an object with encode(state) and decode(text))": "",
+    "; JKS and PKCS12 stores cannot be read here": "",
+    "; it is not shown here": "",
+    "; rebalances are eager, cooperative ones are not supported": "",
     FORMAT.expects: "a format",
     KEY_FORMAT.expects: "a key format",
     METADATA_FORMAT.expects: "a plain format",
 }
-"""Part of what a key takes -> what the tables say instead. The page explains each at its top."""
+"""Part of what a key takes -> what the tables say instead. The page, or the page about the subject,
+explains each once."""
 
 _ASSIGN_TAKES = "a list of partitions, see below"
 _TABLES = ("retry", "restart", "dead_letter_queue", "delayed_retry", "checkpoint")
@@ -64,13 +75,7 @@ def blocks() -> dict[str, str]:
     """Return block -> Markdown, for ``docs/configuration.md``."""
     return {
         "kafka": _keys([keys.BOOTSTRAP_SERVERS, keys.KAFKA.keys["allow_insecure_sasl"]]),
-        "formats": _table(
-            ("called", "takes"),
-            (
-                (f"*{EXPLAINED_ONCE[expects]}*", expects)
-                for expects in (FORMAT.expects, KEY_FORMAT.expects, METADATA_FORMAT.expects)
-            ),
-        ),
+        "formats": _formats(),
         **_incoming_blocks(),
         **{table.replace("_", "-"): _section(keys.INCOMING, table) for table in _TABLES},
         "incoming-spark": _section(keys.INCOMING, "spark"),
@@ -86,6 +91,17 @@ def blocks() -> dict[str, str]:
         "client": _client_properties(),
         "refused": _filled(", ".join(f"`{name}`" for name in REFUSED)),
     }
+
+
+def _formats() -> str:
+    """Return what the names of formats are, each list once."""
+    all_formats = re.findall('"([^"]+)"', FORMAT.expects)
+    lines = [f"*a format*: {FORMAT.expects}"]
+    for kind in (KEY_FORMAT, METADATA_FORMAT):
+        allowed = re.findall('"([^"]+)"', kind.expects)
+        missing = [f'"{name}"' for name in all_formats if name not in allowed]
+        lines.append(f"*{EXPLAINED_ONCE[kind.expects]}*: the same without {', '.join(missing)}")
+    return "\n".join(textwrap.fill(f"- {line}", 120, subsequent_indent="  ") for line in lines)
 
 
 def _incoming_blocks() -> dict[str, str]:
