@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka.config import keys
-from reactive_kafka.config.client_properties import BOTH, PROPERTIES, REFUSED, Property, form
+from reactive_kafka.config.client_properties import BOTH, PROPERTIES, Property, form
 from reactive_kafka.config.fields import Key
 from reactive_kafka.config.keys import Section
 from reactive_kafka.config.microprofile.smallrye_attributes import (
@@ -89,7 +89,6 @@ def blocks() -> dict[str, str]:
         "spark": _section(keys.SPARK),
         "http": _section(keys.HTTP),
         "client": _client_properties(),
-        "refused": _filled(", ".join(f"`{name}`" for name in REFUSED)),
     }
 
 
