@@ -94,8 +94,7 @@ _EVENTS = Key(
     "cloud_events",
     BOOLEAN,
     None,
-    "Which values to write as CloudEvents. `true`, or a table: all. `false`: none. Default: those "
-    "that are CloudEvents.",
+    "Write all values as CloudEvents, or none. Default: those that are CloudEvents.",
 )
 _INCOMING = {
     "topic": Key("topic", TOPIC, None, "The topic to read. Default: the channel's name."),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka.config import keys
-from reactive_kafka.config.client_properties import BOTH, PROPERTIES, REFUSED, Property, form
+from reactive_kafka.config.client_properties import BOTH, PROPERTIES, Property, form
 from reactive_kafka.config.fields import Key
 from reactive_kafka.config.keys import Section
 from reactive_kafka.config.microprofile.smallrye_attributes import (
@@ -47,12 +47,24 @@ EXPLAINED_ONCE = {
     "a whole number of at least 1": "1 or more",
     "a whole number from": "from",
     "a list of different": "a list of",
+    "true or false": "boolean",
     "a string that is not empty": "text",
+    "the name of a topic": "a topic",
+    "a regular expression that matches whole topic names": "a regular expression of whole names",
+    "a number of records, above 0, in a second, a minute or an hour": "a rate",
+    ', several with commas or as a list, or "': ', several, or "',
+    ", or one with the scheme of a store of your own": "",
+    " (a dataclass, pydantic model or msgspec Struct)": "",
+    " (an object with encode(state) and decode(text))": "",
+    "; JKS and PKCS12 stores cannot be read here": "",
+    "; it is not shown here": "",
+    "; rebalances are eager, cooperative ones are not supported": "",
     FORMAT.expects: "a format",
     KEY_FORMAT.expects: "a key format",
     METADATA_FORMAT.expects: "a plain format",
 }
-"""Part of what a key takes -> what the tables say instead. The page explains each at its top."""
+"""Part of what a key takes -> what the tables say instead. The page, or the page about the subject,
+explains each once."""
 
 _ASSIGN_TAKES = "a list of partitions, see below"
 _TABLES = ("retry", "restart", "dead_letter_queue", "delayed_retry", "checkpoint")
@@ -63,13 +75,7 @@ def blocks() -> dict[str, str]:
     """Return block -> Markdown, for ``docs/configuration.md``."""
     return {
         "kafka": _keys([keys.BOOTSTRAP_SERVERS, keys.KAFKA.keys["allow_insecure_sasl"]]),
-        "formats": _table(
-            ("called", "takes"),
-            (
-                (f"*{EXPLAINED_ONCE[expects]}*", expects)
-                for expects in (FORMAT.expects, KEY_FORMAT.expects, METADATA_FORMAT.expects)
-            ),
-        ),
+        "formats": _formats(),
         **_incoming_blocks(),
         **{table.replace("_", "-"): _section(keys.INCOMING, table) for table in _TABLES},
         "incoming-spark": _section(keys.INCOMING, "spark"),
@@ -83,8 +89,18 @@ def blocks() -> dict[str, str]:
         "spark": _section(keys.SPARK),
         "http": _section(keys.HTTP),
         "client": _client_properties(),
-        "refused": _filled(", ".join(f"`{name}`" for name in REFUSED)),
     }
+
+
+def _formats() -> str:
+    """Return what the names of formats are, each list once."""
+    all_formats = re.findall('"([^"]+)"', FORMAT.expects)
+    lines = [f"*a format*: {FORMAT.expects}"]
+    for kind in (KEY_FORMAT, METADATA_FORMAT):
+        allowed = re.findall('"([^"]+)"', kind.expects)
+        missing = [f'"{name}"' for name in all_formats if name not in allowed]
+        lines.append(f"*{EXPLAINED_ONCE[kind.expects]}*: the same without {', '.join(missing)}")
+    return "\n".join(textwrap.fill(f"- {line}", 120, subsequent_indent="  ") for line in lines)
 
 
 def _incoming_blocks() -> dict[str, str]:
@@ -144,23 +160,22 @@ def _own_keys(section: Section) -> list[Key]:
 
 
 def _keys(section: Iterable[Key]) -> str:
-    rows = (
-        (f"`{key.name.rpartition('.')[2]}`", _default(key.default), _takes(key), key.doc)
-        for key in section
-    )
-    return _table(("key", "default", "takes", "meaning"), rows)
+    rows = ((f"`{key.name.rpartition('.')[2]}`", _takes(key), key.doc) for key in section)
+    return _table(("key", "takes (default)", "meaning"), rows)
 
 
 def _takes(key: Key) -> str:
-    if key.name == "assign":
-        return _ASSIGN_TAKES
-    return _shortened(key.kind.expects)
+    """Return what the key takes, with its default in brackets if it has one."""
+    takes = _ASSIGN_TAKES if key.name == "assign" else _shortened(key.kind.expects)
+    if key.default is None:
+        return takes
+    return f"{takes} ({_default(key.default)})"
 
 
 def _shortened(expects: str) -> str:
     for phrase, short in EXPLAINED_ONCE.items():
         expects = expects.replace(phrase, short)
-    return expects
+    return expects.removeprefix("one of ")
 
 
 def _filled(text: str) -> str:
@@ -168,8 +183,6 @@ def _filled(text: str) -> str:
 
 
 def _default(value: Any) -> str:
-    if value is None:
-        return ""
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, str):

@@ -73,11 +73,8 @@ MetadataStrategy = Literal["current", "exact"]
 FORMAT = choice(*FORMATS, imported="module:function")
 KEY_FORMAT = choice(*KEY_FORMATS, *REGISTERED_FORMATS, imported="module:function")
 METADATA_FORMAT = choice(*KEY_FORMATS, imported="module:function")
-_HEALTH = "Include the channel in the probes. With `false` no probe ever mentions it."
-_TRACING = (
-    "Make spans for the channel if tracing is on. With `false` it makes none, and leaves headers "
-    "as they are."
-)
+_HEALTH = "Include the channel in the probes."
+_TRACING = "Make spans for the channel if tracing is on."
 _LETTERS = "dead-letter-queue"
 _RETRIES = "delayed-retry-topic"
 FAILURE = choice(
@@ -133,27 +130,27 @@ class IncomingSettings:
     pattern: str | None = setting(
         PATTERN,
         None,
-        "Read all topics whose names match, also those that are created later, instead of `topic`.",
+        "Read all topics whose names match, also later ones, instead of `topic`.",
     )
     assign: tuple[Assigned, ...] = field(
         default=(),
         metadata=described(
             ASSIGN,
-            "Read these partitions, instead of `topic`, without sharing them with the group.",
+            "Read these partitions, without sharing them with the group.",
         ),
     )
     group_id: str | None = field(
         metadata=described(
             GROUP,
-            "The consumer group. Required, except for `assign` with `commit_strategy` `ignore` or "
-            "`checkpoint`, or with nothing but ranges, which inherit none. `false` removes an "
+            "The consumer group. Required, except for `assign` with `commit_strategy` "
+            "`ignore` or `checkpoint`, or with nothing but ranges. `false` removes an "
             "inherited group.",
         )
     )
     enabled: bool = setting(
         BOOLEAN,
         True,
-        "Start the channel with the application. With `false`, `channel.start()` starts it.",
+        "Start the channel with the application, or else with `channel.start()`.",
     )
     auto_offset_reset: OffsetReset = setting(
         choice(*get_args(OffsetReset)),
@@ -163,8 +160,7 @@ class IncomingSettings:
     on_recreated_topic: OnRecreatedTopic = setting(
         choice(*get_args(OnRecreatedTopic)),
         "beginning",
-        "What to do when a topic was deleted and created again: read it from its beginning, or "
-        "stop the channel.",
+        "What to do with a recreated topic: read it from its beginning, or stop the channel.",
     )
     value_deserializer: str | None = setting(
         FORMAT, None, "How to read values. Default: by the handler's annotation."
@@ -173,15 +169,14 @@ class IncomingSettings:
     cloud_events: bool = setting(
         BOOLEAN,
         True,
-        "Detect CloudEvents by their headers: handlers get the event's data, and "
-        "`message.cloud_event`. With `false` a record is its bytes, whatever its headers say.",
+        "Detect CloudEvents by their headers. With `false` a record is its bytes.",
     )
     commit_strategy: str = setting(
         choice("throttled", "latest", "ignore", "checkpoint", imported="module:object"),
         "throttled",
-        "`throttled` commits every `commit_interval`, up to the first unsettled record; `latest` "
-        "at each ack; `ignore` never; `checkpoint` to a store of your own. `module:object` is a "
-        "strategy of your own. The default is `ignore` for ranges without a group.",
+        "`throttled` commits every `commit_interval`, up to the first unsettled record; "
+        "`latest` at each ack; `ignore` never; `checkpoint` to a store of your own. The "
+        "default for ranges without a group is `ignore`.",
     )
     commit_latest_unsafe: bool = setting(
         BOOLEAN,
@@ -191,20 +186,18 @@ class IncomingSettings:
     enable_auto_commit: bool = setting(
         BOOLEAN,
         False,
-        "Let the client commit what it has read, settled or not. `commit_strategy` is then "
-        "`ignore`.",
+        "Let the client commit what it has read, settled or not.",
     )
     commit_interval_s: float = setting(
         SOME_TIME,
         "5s",
-        "How often `throttled` or `enable_auto_commit` commits, and `checkpoint` writes to its "
-        "store.",
+        "How often `throttled`, `enable_auto_commit` and `checkpoint` commit.",
     )
     commit_every: int | None = setting(
         COUNT,
         None,
-        "Commit earlier when this many offsets are settled and not committed, with `throttled` and "
-        "`checkpoint`. Default: only every `commit_interval`.",
+        "Commit earlier when this many offsets are settled and not committed, with "
+        "`throttled` and `checkpoint`.",
     )
     unprocessed_record_max_age_s: float = setting(
         TIME, "60s", "A record that stays unsettled for longer is poison. 0 turns this off."
@@ -212,33 +205,30 @@ class IncomingSettings:
     on_poison: OnPoison = setting(
         choice(*get_args(OnPoison)),
         "fail",
-        "What to do with a poison record: stop the channel, pause its partition, write it to the "
+        "Stop the channel at a poison record, pause its partition, write it to the "
         "dead-letter topic, or only report it.",
     )
     failure_strategy: str = setting(
         FAILURE,
         "fail",
-        "What a nack does: stop the channel; log the record and settle it; write it to the "
-        "dead-letter topic; or write it to a topic that is read again later. `module:object` is a "
-        "strategy of your own.",
+        "What a nack does: stop the channel; log the record and settle it; write it to "
+        "the dead-letter topic; or write it to a topic that is read again later.",
     )
     on_unreadable: OnUnreadable = setting(
         choice(*get_args(OnUnreadable)),
         "wait",
-        "What to do with a batch of records that cannot be read: wait and try again, skip it, or "
-        "stop the channel.",
+        "What to do with a batch that cannot be read: try again, skip it, or stop the channel.",
     )
     max_unpacked_bytes: int = setting(
         SIZE,
         "256MiB",
-        "The most bytes that a compressed batch may unpack to. A larger batch counts as "
-        "unreadable.",
+        "The most bytes that a compressed batch may unpack to. A larger one cannot be read.",
     )
     ordering: Ordering = setting(
         choice(*get_args(Ordering)),
         "partition",
-        "`partition`: one record of a partition at a time, in order. `key`: one record of a key at "
-        "a time; records of other keys may overtake it. `unordered`: as soon as a worker is free.",
+        "`partition`: one record of a partition at a time, in order. `key`: one record of"
+        " a key at a time. `unordered`: as soon as a worker is free.",
     )
     key: str | None = setting(
         ORDERING_KEY, None, 'What `ordering = "key"` uses as key. Default: the record\'s key.'
@@ -246,8 +236,8 @@ class IncomingSettings:
     keyless: Keyless = setting(
         choice(*get_args(Keyless)),
         "ordered",
-        'How `ordering = "key"` treats records without a key. `ordered`: one of a partition at a '
-        "time, as if they had the same key. `unordered`: as soon as a worker is free.",
+        'How `ordering = "key"` treats records without a key: as if they had the same '
+        "one, or as `unordered` does.",
     )
     ack: AckMode = setting(
         choice(*get_args(AckMode)),
@@ -257,37 +247,33 @@ class IncomingSettings:
     filter: str | None = setting(
         OBJECT,
         None,
-        "`module:function` that gets the decoded `Message`. A record for which it returns `False` "
-        "is skipped.",
+        "A record for which this function of the decoded `Message` returns `False` is skipped.",
     )
     max_record_age_s: float | None = setting(
         SOME_TIME,
         None,
-        "Skip a record whose timestamp is older than this when its handler would be called.",
+        "Skip a record that is older than this when its handler would be called.",
     )
     unmatched: Unmatched = setting(
         choice(*get_args(Unmatched)),
         "nack",
-        "What to do with a record that none of several handlers takes: nack it with "
-        "`UnmatchedRecordError`, or skip it.",
+        "Nack a record that none of several handlers takes (`UnmatchedRecordError`), or skip it.",
     )
     broadcast: bool = setting(
         BOOLEAN,
         False,
-        "Give each record to all handlers of the channel that take it. It is acked when all are "
-        "done.",
+        "Give each record to all handlers of the channel that take it.",
     )
     concurrency: int = setting(COUNT, 1, "How many handlers of the channel run at once.")
     rate_limit: RateLimit | None = setting(
         RATE,
         None,
-        "The most records that the channel starts, in each process. Others wait in their order.",
+        "The most records that the channel starts, in each process.",
     )
     concurrency_per_partition: int | None = setting(
         COUNT,
         None,
-        "How many handlers of one partition run at once, with `ordering` `key` or `unordered`. "
-        "Default: limited by `concurrency` only.",
+        "How many handlers of one partition run at once, with `ordering` `key` or `unordered`.",
     )
     consumers: int = setting(
         COUNT, 1, "Members of the group in this process, each with its own connection."
@@ -299,8 +285,8 @@ class IncomingSettings:
     max_in_flight: int = setting(
         COUNT,
         1000,
-        "The most records that are queued or delivered and not settled. At that number fetching "
-        "pauses. The default grows with `concurrency`, batches and the number of partitions.",
+        "The most records that are queued or delivered and not settled. At that number "
+        "fetching pauses. The default grows with `concurrency`, batches and partitions.",
     )
     max_in_flight_is_set: bool = False
     max_uncommitted: int | None = setting(
@@ -327,14 +313,13 @@ class IncomingSettings:
     offset_metadata_cache: bool = setting(
         BOOLEAN,
         True,
-        "Answer `channel.offset_metadata()` from memory between rebalances. `false` asks the "
-        "broker.",
+        "Answer `channel.offset_metadata()` from memory between rebalances.",
     )
     offset_metadata_strategy: MetadataStrategy = setting(
         choice(*get_args(MetadataStrategy)),
         "current",
-        "Which string is committed if records are settled out of order: the newest one, or that of "
-        "the last record before the position.",
+        "Which string is committed: the newest one, or that of the last record before the"
+        " position.",
     )
     health_enabled: bool = setting(BOOLEAN, True, _HEALTH)
     tracing_enabled: bool = setting(BOOLEAN, True, _TRACING)
@@ -436,8 +421,7 @@ class OutgoingSettings:
     wait_for_write: bool = setting(
         BOOLEAN,
         False,
-        "Start a handler's next record only when the broker has confirmed what the last one sent. "
-        "The ack follows the write either way.",
+        "Start a handler's next record only when the broker has confirmed what the last one sent.",
     )
     send_timeout_s: float = setting(
         SOME_TIME, "30s", "How long a send waits for the broker's confirmation."
@@ -445,19 +429,18 @@ class OutgoingSettings:
     linger_s: float = setting(
         TIME,
         0,
-        "How long a record waits for others to share its batch. While a batch is being written, "
-        "the next one fills in any case.",
+        "How long a record waits for others to share its batch.",
     )
     partitioner: str | None = setting(
         OBJECT,
         None,
-        "`module:function` that chooses a partition from the key in bytes (or None) and the number "
-        "of partitions. Default: as Java's clients do.",
+        "Chooses a partition from the key in bytes (or None) and the number of "
+        "partitions. Default: as Java's clients do.",
     )
     propagate_key: bool = setting(
         BOOLEAN,
         False,
-        "Give records without a key the key of the incoming record, in its own bytes.",
+        "Give records without a key that of the incoming record.",
     )
     propagate_headers: Sequence[str] | None = setting(
         HEADER_NAMES,
@@ -467,14 +450,14 @@ class OutgoingSettings:
     transactional_id: str | None = setting(
         TEXT,
         None,
-        "Makes the channel transactional: what a handler sends is committed together with the "
-        "position after its record. The ids of the producers begin with this text.",
+        "What a handler sends is committed together with the position after its record. "
+        "The ids of the producers begin with this text.",
     )
     reply_topic: str | None = setting(
         TOPIC,
         None,
-        "The topic on which replies to this channel's requests arrive. Default: the topic's name "
-        "followed by `-replies`.",
+        "Where replies to this channel's requests arrive. Default: the topic's name and "
+        "`-replies`.",
     )
     health_enabled: bool = setting(BOOLEAN, True, _HEALTH)
     tracing_enabled: bool = setting(BOOLEAN, True, _TRACING)
@@ -493,8 +476,7 @@ class MemorySettings:
     max_in_flight: int = setting(
         COUNT,
         1000,
-        "The most values that wait for the handler or are not settled. At that number senders "
-        "wait.",
+        "The most values that are not settled. At that number senders wait.",
     )
     place: str = field(default="", repr=False, compare=False)
     # Senders treat memory channels like outgoing ones. Nothing is written to a broker here, so
@@ -533,8 +515,7 @@ class SparkSettings:
     jars: str | None = setting(
         TEXT,
         None,
-        "The folder with Kafka's connector for `ranges`; `reactive-kafka spark jars --to DIR` "
-        "fills it. Default: the cache.",
+        "The folder with Kafka's connector for `ranges`. Default: the cache.",
     )
     conf: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
@@ -554,8 +535,7 @@ class HttpSettings:
     service_name: str | None = setting(
         TEXT,
         None,
-        "The name of the application on its page. Default: the name of the module that has the "
-        "`App`.",
+        "The name of the application on its page. Default: the module of the `App`.",
     )
     hosts: Sequence[str] | None = setting(
         HOSTS,
@@ -565,8 +545,8 @@ class HttpSettings:
     token: str | None = setting(
         TOKEN,
         None,
-        "A bearer token. Better keep it in a file: `token_file`. Requests that change something "
-        "need it. Beyond a loopback address the page and `/api` need it, too.",
+        "A bearer token (better `token_file`). Requests that change something need it. "
+        "Beyond a loopback address the page and `/api` need it, too.",
     )
 
 
@@ -583,8 +563,8 @@ class Settings:
     bootstrap_servers: str = setting(
         SERVERS,
         "localhost:9092",
-        "The brokers to connect to first. `embedded` starts a broker inside the process, for "
-        "development only.",
+        "The brokers to connect to first. `embedded` starts one inside the process, for "
+        "development.",
     )
     incoming: Mapping[str, IncomingSettings] = field(default_factory=dict)
     outgoing: Mapping[str, OutgoingSettings] = field(default_factory=dict)

@@ -39,18 +39,15 @@ class RetrySettings:
     max_attempts: int = setting(
         COUNT,
         1,
-        "How often a handler is called for one record, in all. After the last call the failure "
-        "strategy decides.",
+        "How often a handler is called for one record, in all.",
     )
     backoff_s: float = setting(
         TIME, "200ms", "Wait before the second call. It doubles before each further call."
     )
     max_backoff_s: float = setting(TIME, "10s", "The longest wait between two calls.")
-    jitter: float = setting(
-        SHARE, 0, "The share of a wait by which it is made longer or shorter at random."
-    )
+    jitter: float = setting(SHARE, 0, "The share of a wait by which it varies at random.")
     never: tuple[str, ...] | None = setting(
-        EXCEPTIONS, None, "Exceptions that are not retried, including their subclasses."
+        EXCEPTIONS, None, "Exceptions that are not retried, with their subclasses."
     )
     only: tuple[str, ...] | None = setting(
         EXCEPTIONS, None, "Retry only these exceptions and their subclasses. Default: all."
@@ -105,15 +102,13 @@ class DelayedRetrySettings:
     max_retries: int = field(
         metadata=described(
             COUNT,
-            "Retries before a record becomes a dead letter. Default: the number of topics. Further "
-            "retries use the last topic.",
+            "Retries before a record becomes a dead letter. Default: the number of topics.",
         )
     )
     timeout_s: float = setting(
         SOME_TIME,
         "2m",
-        "A record is retried only this long after its first failure. A retry that would come later "
-        "is a dead letter instead.",
+        "A record is retried only this long after its first failure.",
     )
     client: Mapping[str, Any] = field(default_factory=dict)
 
@@ -128,8 +123,8 @@ class SparkChannelSettings:
     mode: SparkMode = setting(
         choice(*get_args(SparkMode)),
         "records",
-        "`records`: this process reads the records and ships them to Spark. `ranges`: only offsets "
-        "travel, and Spark's executors read Kafka.",
+        "`records`: this process ships the records to Spark. `ranges`: Spark's executors "
+        "read Kafka.",
     )
     batch_max_records: int = setting(
         COUNT, 50_000, "The most records in a Spark batch. With `ranges`: the most offsets."
@@ -137,7 +132,7 @@ class SparkChannelSettings:
     batch_max_bytes: int = setting(
         SIZE,
         "64MiB",
-        "The most bytes of keys and values in a Spark batch. `ranges` does not count bytes.",
+        "The most bytes of keys and values in a Spark batch, with `records`.",
     )
     batch_max_wait_s: float = setting(TIME, "2s", "How long a Spark batch waits to fill.")
     timeout_s: float = setting(
@@ -152,8 +147,7 @@ class SparkChannelSettings:
     on_failure: OnBatchFailure = setting(
         choice(*get_args(OnBatchFailure)),
         "nack",
-        "What to nack when a batch has bad data. `nack`: the whole batch. `bisect`: only the bad "
-        "records, which are found by splitting the batch.",
+        "Nack the whole batch if it has bad data, or find the bad records by splitting it.",
     )
 
 
@@ -170,14 +164,12 @@ class CheckpointSettings:
     unsynced_max_age_s: float = setting(
         TIME,
         "10s",
-        "Readiness fails if settled records are not in the store after this time. 0 turns that "
-        "off.",
+        "Readiness fails if settled records are not in the store after this time.",
     )
     kafka_commit_interval_s: float = setting(
         SOME_TIME,
         "1m",
-        "How often the store's positions are also committed to Kafka. The end of an assignment "
-        "commits them, too.",
+        "How often the store's positions are also committed to Kafka.",
     )
 
 
@@ -193,8 +185,7 @@ class CloudEventsSettings:
     mode: EventMode = setting(
         choice(*get_args(EventMode)),
         "binary",
-        "`binary`: attributes are headers, and the value is the data. `structured`: both are in "
-        "one JSON envelope.",
+        "`binary`: attributes are headers. `structured`: all is in one JSON envelope.",
     )
     type: str | None = setting(TEXT, None, "The `type` of events that have none.")
     source: str | None = setting(TEXT, None, "The `source` of events that have none.")
@@ -202,7 +193,7 @@ class CloudEventsSettings:
     data_content_type: str | None = setting(
         TEXT,
         None,
-        "The `datacontenttype` of events that have none. Default: that of the value's format.",
+        "The `datacontenttype` of events that have none. Default: by the value's format.",
     )
     data_schema: str | None = setting(TEXT, None, "The `dataschema` of events that have none.")
     insert_timestamp: bool = setting(
@@ -220,20 +211,18 @@ class SchemaSettings:
     file: str | None = setting(
         TEXT,
         None,
-        "The file of the schema (`.avsc`, `.json`, `.proto`). Values are written with it, and what "
-        "is read is resolved to it. Default: the schema of the writer, or one made from the type "
-        "of what is sent.",
+        "The file of the schema. Default: the schema of the writer, or one made from the "
+        "type of what is sent.",
     )
     subject: SubjectStrategy = setting(
         choice(*get_args(SubjectStrategy)),
         "topic",
-        "The subject that a schema is registered under: the topic with `-value` or `-key` "
-        "appended, the schema's own name, or both.",
+        "The subject: the topic with `-value` or `-key`, the schema's own name, or both.",
     )
     register: bool = setting(
         BOOLEAN,
         True,
-        "Register schemas that the subject does not have yet. With `false` it must have them.",
+        "Register schemas that the subject does not have yet.",
     )
 
 
@@ -249,14 +238,12 @@ class TopicSettings:
     partitions: int | None = setting(
         COUNT,
         None,
-        "The number of partitions. A topic with fewer gets more; one with more keeps them. "
-        "Default: any number; a new topic gets 1.",
+        "The number of partitions. A topic with fewer gets more.",
     )
     replication_factor: int | None = setting(
         integer(1, MOST_REPLICAS),
         None,
-        "The number of replicas of each partition, for a new topic. Default: 3, or as many as "
-        "there are brokers.",
+        "The number of replicas, for a new topic. Default: 3, or as many as there are brokers.",
     )
     config: Mapping[str, str] = field(default_factory=dict)
     place: str = field(default="", repr=False, compare=False)
@@ -269,8 +256,8 @@ class TracingSettings:
     enabled: bool | None = setting(
         BOOLEAN,
         None,
-        "Make spans of handler calls and of sends. Default: if the extra `[otel]` is installed and "
-        "a tracer provider is set. `true` requires the extra, and warns if there is no provider.",
+        "Make spans of handler calls and of sends. Default: if the extra `[otel]` is "
+        "installed and a tracer provider is set.",
     )
 
 
@@ -281,16 +268,11 @@ class SchemaRegistrySettings:
     url: tuple[str, ...] | None = setting(
         REGISTRIES,
         None,
-        "The URL of the registry. Several are tried in turn. `memory://` is a registry inside the "
-        "process, for tests.",
+        "The URL of the registry. Several are tried in turn. `memory://` is for tests.",
     )
     username: str | None = setting(TEXT, None, "The user for basic authentication.")
-    password: str | None = setting(
-        TEXT, None, "The user's password. Better keep it in a file: `password_file`."
-    )
-    token: str | None = setting(
-        TOKEN, None, "A bearer token. Better keep it in a file: `token_file`."
-    )
+    password: str | None = setting(TEXT, None, "The user's password (better `password_file`).")
+    token: str | None = setting(TOKEN, None, "A bearer token (better `token_file`).")
     ssl_cafile: str | None = setting(
         TEXT, None, "The certificates to trust. Default: those of the system."
     )

@@ -1,7 +1,7 @@
 """Outages that last longer than every limit: whatever is away, and whatever a channel does
 meanwhile.
 
-Each combination in docs/faults.md ("Outages") is a case here, in virtual time.
+Each combination is a case here, in virtual time.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 docstrings.
 
 A test claims rows with a line such as ``Row B4 of the faults.`` or ``Rows B1, B2 of the faults.``;
-``python -m tests.faults.rows docs/faults.md`` rewrites the tables.
+``python -m tests.faults.rows docs/faults.md`` rewrites the lists.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 TESTS = Path(__file__).parents[1]
 BEGIN, END = "<!-- faults -->", "<!-- /faults -->"
-OUTAGES_BEGIN, OUTAGES_END = "<!-- outages -->", "<!-- /outages -->"
 _CLAIM = re.compile(r"\bRows? ([A-Z0-9, and-]+) of the faults\b")
 _ID = re.compile(r"[A-Z]-?\d+")
 
@@ -51,26 +50,26 @@ SECTIONS = {
 }
 
 _ROWS = """
-A1 | a partition's leader is killed | work continues without help and without a rebalance
-A2 | the group's coordinator is killed | the next commit goes to the new one; nothing is read again
-A3 | a leader is frozen for 2, 20, 90 s | no rebalance; its partitions continue with another leader
+A1 | a partition's leader is killed | work continues without a rebalance
+A2 | the group's coordinator is killed | the next commit goes to the new one
+A3 | a leader is frozen for 2, 20, 90 s | its partitions continue with another leader
 A4 | the nodes are restarted cleanly in turn | nothing is repeated, no rebalance
 A5 | the nodes are killed and started in turn | nothing is lost
-A6 | all brokers are away for a minute | alive, not ready, no busy loop, few log lines; work continues afterwards
-A7 | the coordinator moves | a commit in flight is repeated in the same assignment only
-A8 | fewer replicas in sync than needed | reading continues; a record stays unsettled until its dead letter is written
-A9 | an unclean election truncates the log | a position beyond the end is noticed and counted, and the policy decides
-A10 | the controllers have no quorum | reading continues; requests end at their deadlines
-A11 | each request is answered with each error | temporary errors are retried; others are reported at once
+A6 | all brokers are away for a minute | alive, not ready, no busy loop, few log lines
+A7 | the coordinator moves | a commit is repeated in the same assignment only
+A8 | fewer replicas in sync than needed | a record stays unsettled until its dead letter is written
+A9 | an unclean election truncates the log | noticed, and the policy decides
+A10 | the controllers have no quorum | requests end at their deadlines
+A11 | each request is answered with each error | retried, or reported at once
 A12 | older and newer brokers | the same tests are green
-A13 | only commits are refused | the window fills, reading pauses, readiness gives the reason; nothing is skipped
-A14 | an outage lasts longer than every limit | alive, not ready with the reason; nothing is lost or becomes poison; it heals
-B1 | a network cut, both ways, for 3, 15, 120 s | the member stops when its session is over, and commits nothing of later
-B2 | replies are cut | an unanswered commit may or may not be stored; nothing is skipped
+A13 | only commits are refused | reading pauses, readiness gives the reason
+A14 | an outage lasts longer than every limit | nothing is lost or becomes poison; it heals
+B1 | a network cut, both ways, for 3, 15, 120 s | the member stops when its session is over
+B2 | replies are cut | nothing is skipped
 B3 | requests are cut | as B1
-B4 | a cut from the coordinator only | the member starts nothing after its session, though it can read
-B5 | a cut from one leader only | partitions of the other leaders continue; readiness names it
-B6 | connections are refused, or reset again and again | nothing is lost, commits get through; no busy loop
+B4 | a cut from the coordinator only | the member starts nothing after its session
+B5 | a cut from one leader only | other partitions continue; readiness names it
+B6 | connections are refused, or reset again and again | nothing is lost; no busy loop
 B7 | latency, up to more than the session | the member stays, or comes back
 B8 | little bandwidth; a zero window | heartbeats get through
 B9 | packet loss, half-open connections, flapping | noticed within the session
@@ -78,24 +77,24 @@ B10 | a host name that does not resolve, an address where nothing listens | the 
 C1 | members join and leave | members that leave properly repeat nothing
 C2 | twenty members join at once | commits continue
 C3 | a member is killed during a batch | few records are repeated, within a bound
-C4 | a session ends while handlers run | late acks are dropped; no commit of the old assignment is stored
-C5 | a commit is in flight during a rebalance | the assignment is checked when it is sent; one commit at a time
-C6 | an ack after the revocation | it has no effect, returns False, and is counted
+C4 | a session ends while handlers run | no commit of the old assignment is stored
+C5 | a commit is in flight during a rebalance | the assignment is checked when it is sent
+C6 | an ack after the revocation | it returns False, and is counted
 C7 | handlers are slower than the grace | the rebalance continues, the member stays
 C8 | a standby is idle for long, then the owner dies | the standby takes over
-C9 | one static name is used twice | noticed; one of them stops with a clear error
-C10 | a foreign application is in the group | a foreign protocol is fatal and explained; foreign topics are never committed
+C9 | one static name is used twice | one of them stops with a clear error
+C10 | a foreign application is in the group | explained; foreign topics are never committed
 C11 | positions are reset or deleted under a running service | reported; the next commit counts
 C12 | a topic gets more partitions | they are read from their beginning
 C13 | a new topic matches the pattern | as C12
 C14 | the group has no committed position | it never starts at `latest` silently
 D1 | SIGTERM, in every state | exit code 0, in time
 D2 | SIGINT, SIGHUP | as D1
-D3 | the event loop is blocked for 1, 15 s | measured, and reported with the calls that block it; recovers
-D4 | a handler never returns | only its lane waits; a stop still ends
+D3 | the event loop is blocked for 1, 15 s | reported with the calls that block it
+D4 | a handler never returns | only its lane waits
 D5 | unusual exceptions | never an ack
-D6 | a handler raises or swallows CancelledError | no ack; a timeout is distinguished from a stop
-D7 | a message is never settled | the poison watch reports it; no silent ack
+D6 | a handler raises or swallows CancelledError | no ack
+D7 | a message is never settled | the poison watch reports it
 D8 | slow handlers, fast producers | memory is bounded
 D9 | the memory limit kills the process | as C3
 D10 | the process runs out of descriptors | reported, no busy loop; heals
@@ -107,18 +106,18 @@ D15 | the process is paused | as D3
 E1 | verdicts twice, in any order | the first counts
 E2 | verdicts come from threads and other loops | applied in order, on the channel's loop
 E3 | verdicts come after the end | no error, no effect
-E4 | acks in random order, the first one missing | the position stays, the cost stays flat, reading pauses
+E4 | acks in random order, the first one missing | the position stays, reading pauses
 E5 | forged messages | refused
 E6 | acks while a commit fails | nothing is lost
 E7 | a part of a batch is acked | only that part is settled
 E8 | each failure strategy | as documented
-F1 | gaps in the log, at its end too | positions pass them, and lag reaches 0
+F1 | gaps in the log, at its end too | positions pass them
 F2 | aborted transactions | never handled with `read_committed`
-F3 | a transaction that never ends | readers of committed records wait, and readiness says so
+F3 | a transaction that never ends | readers wait, and readiness says so
 F4 | retention passes the position | the lost records are counted exactly
 F5 | records are deleted under a reader | as F4
 F6 | a topic is deleted and recreated | noticed; nothing is skipped silently
-F7 | broken batches | other partitions continue; one error, no busy loop
+F7 | broken batches | other partitions continue; one error
 F8 | bytes flipped on disk | as F7; the offset is named
 F9 | a record of 100 MB | delivered, or reported
 F10 | a decompression bomb | reported; memory is bounded
@@ -128,23 +127,23 @@ F13 | values that cannot be decoded | the failure strategy decides, with the raw
 F14 | unusual timestamps | no crash
 F15 | one offset is delivered twice | handled once
 F16 | one key or partition gets nearly everything | the others make progress
-F17 | the schema registry is away, slow, wrong, or refuses | records wait before their handler starts; not ready, with the reason
-F18 | the registry lacks or refuses a schema | when that is certain, the record cannot be decoded; later records ask again
+F17 | the schema registry is away, slow, wrong, or refuses | records wait; not ready, with the reason
+F18 | the registry lacks or refuses a schema | the record cannot be decoded; later ones ask again
 G1 | a crash at each step of writing | the old state or the new one
 G2 | the disk is full | no commit beyond it, not ready; heals
 G3 | the disk is read-only, or broken | as G2
-G4 | the store is stopped, killed, slow | reading waits; no commit goes ahead of the store
+G4 | the store is stopped, killed, slow | no commit goes ahead of the store
 G5 | states are corrupt, foreign, too old or too new | refused with an explanation
 G6 | two owners write | the late write is refused
 G7 | state and position | both are stored, or neither
 H-1 | the dead-letter topic is missing or forbidden | the record stays unsettled; not ready
-H-2 | a dead letter is too large | headers are shortened; if that is not enough, it is reported
+H-2 | a dead letter is too large | headers are shortened, or it is reported
 H-3 | the brokers of dead letters are away | written when they are back
-H-4 | a crash between dead letter and commit | at most a second dead letter, which can be recognised
+H-4 | a crash between dead letter and commit | at most a second dead letter
 H-5 | dead letters are replayed again and again | their headers do not grow
 I1 | the driver is killed | a new session; nothing is lost
 I2 | a job hangs | its timeout cancels it
-I3 | gateway, context or memory are gone | nacked or retried; the event loop stays free
+I3 | gateway, context or memory are gone | nacked or retried
 I4 | SIGTERM during a job | no orphaned Java process
 I5 | a job fails for some records | the whole batch is nacked, or each bad record
 J1 | the port is in use | fails at once and names it
@@ -154,21 +153,21 @@ J4 | scrapes during a rebalance, with many labels | bounded
 J5 | each setting is wrong | one report, and no connection is made
 J6 | unusual secret files | as J5
 J7 | wrong credentials, certificates, names | the cause is named, and no secret
-J8 | rights are denied, and granted later | reported; continues without a restart
+J8 | rights are denied, and granted later | continues without a restart
 J9 | sessions and tokens expire | connects again, nothing lost
 J10 | quotas | slower; no member leaves the group
 J11 | sinks of logs and metrics raise or block | records continue
 S1 | each transport and mechanism, right and wrong | connects, or names the cause
 S2 | old TLS versions, wrong host names, passwords in clear text | refused unless allowed
 S3 | secrets in logs, errors, probes, dumps | nowhere
-S4 | HTTP | on the loopback by default, bounded; without a token nothing can be changed
+S4 | HTTP | bounded; without a token nothing can be changed
 S5 | code in data | no pickle, no eval; depth and size are limited
 S6 | forged headers of dead letters | not trusted, shortened, escaped
 S7 | topics named by records | never written to
-S8 | line breaks and labels from records | one log line for each event; series are limited
-S9 | the status page | no markup from data, no scripts but its own; hosts and origins are checked
-S10 | destructive commands | ask first, and refuse while the group is active
-S11 | files of states | nothing leaves the folder; others cannot read them
+S8 | line breaks and labels from records | one log line for each event
+S9 | the status page | no markup from data; hosts and origins are checked
+S10 | destructive commands | ask first
+S11 | files of states | nothing leaves the folder
 S12 | import strings | taken from the configuration only
 S13 | listening sockets | only those that are declared
 S14 | installed packages | pinned, with hashes
@@ -201,57 +200,21 @@ def _claimed(docstring: str) -> list[str]:
 
 
 def table() -> str:
-    """The rows as Markdown, a table a section."""
+    """The rows as Markdown, a list a section: the fault, and after the colon what must hold."""
     lines: list[str] = []
     for letter, title in SECTIONS.items():
-        lines += ["", f"### {title}", "", "| | fault | what must hold |", "|---|---|---|"]
+        lines += ["", f"### {title}", ""]
         for row in ROWS.values():
             if row.id.startswith(letter):
-                lines.append(f"| {row.id} | {row.fault} | {row.holds} |")
+                lines.append(f"- **{row.id}** {row.fault}: {row.holds}")
     return "\n".join([*lines[1:], ""])
 
 
-def outages() -> str:
-    """What a channel does, by what is away, as Markdown: which cells tests/app/test_outages.py
-    plays.
-    """
-    from tests.app.test_outages import (
-        AWAY,
-        PLAYS,
-        REGISTERED,
-        SPARK,
-        SPARK_AWAY,
-        STORED,
-        TO_ANOTHER_CLUSTER,
-    )
-
-    played: dict[str, Collection[str]] = {
-        **dict.fromkeys(AWAY, PLAYS),
-        "an outgoing cluster": TO_ANOTHER_CLUSTER,
-        **{column: plays for column, (plays, _) in REGISTERED.items()},
-        "the checkpoint store": STORED,
-        **dict.fromkeys(SPARK_AWAY, SPARK),
-    }
-    # Plays that go through the same outages share a row.
-    rows: dict[tuple[str, ...], list[str]] = {}
-    for play in (*PLAYS, *STORED, *SPARK):
-        away = tuple(column for column, plays in played.items() if play in plays)
-        rows.setdefault(away, []).append(play)
-    lines = ["| the channel does one of these | while one of these is away |", "|---|---|"]
-    lines += [f"| {'; '.join(plays)} | {'; '.join(away)} |" for away, plays in rows.items()]
-    return "\n".join([*lines, ""])
-
-
 def written(page: str) -> str:
-    """The page with the tables of today."""
-    for (begins, ends), made in {
-        (BEGIN, END): table,
-        (OUTAGES_BEGIN, OUTAGES_END): outages,
-    }.items():
-        before, begin, rest = page.partition(begins)
-        _, end, after = rest.partition(ends)
-        page = f"{before}{begin}\n\n{made()}\n{end}{after}"
-    return page
+    """The page with the lists of today."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    return f"{before}{begin}\n\n{table()}\n{end}{after}"
 
 
 if __name__ == "__main__":

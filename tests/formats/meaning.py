@@ -123,8 +123,8 @@ PB_DURATION = "google.protobuf.Duration"
 NO_SUCH = "does not fit the"
 
 
-def no_text(kind: str) -> Cell:
-    return Cell("string", refused=NO_SUCH, note=f"write the text of the {kind}")
+def no_text() -> Cell:
+    return Cell("string", refused=NO_SUCH, note="write its text")
 
 
 ROWS = (
@@ -135,8 +135,8 @@ ROWS = (
         int,
         2**70,
         Cell("1180591620717411303424"),
-        Cell("long", refused=NO_SUCH, note="it is too large"),
-        Cell("int64", refused=NO_SUCH, note="it is too large"),
+        Cell("long", refused=NO_SUCH, note="too large"),
+        Cell("int64", refused=NO_SUCH, note="too large"),
     ),
     Row("`float`", float, 0.1, Cell("0.1"), Cell("double"), Cell("double")),
     Row(
@@ -146,7 +146,7 @@ ROWS = (
         Cell(
             "null",
             refused="held: Input should be a valid number",
-            note="which is not read as a `float`",
+            note="not read as a `float`",
             is_read=True,
         ),
         Cell("double"),
@@ -166,9 +166,9 @@ ROWS = (
         "`Decimal`",
         Decimal,
         Decimal("12345678901234567.80"),
-        Cell('"12345678901234567.80"', note="with all digits; a number is read, too"),
+        Cell('"12345678901234567.80"', note="with all digits"),
         Cell(DECIMAL, note="with all digits of its scale"),
-        no_text("decimal"),
+        no_text(),
     ),
     Row("`str`", str, "grün", Cell('"grün"'), Cell("string"), Cell("string")),
     Row(
@@ -228,16 +228,16 @@ ROWS = (
         datetime,
         ELSEWHERE,
         Cell('"2026-01-01T14:30:00+02:00"'),
-        Cell(TIMESTAMP, note="the moment, in UTC"),
-        Cell(PB_TIME, note="the moment, in UTC"),
+        Cell(TIMESTAMP, note="in UTC"),
+        Cell(PB_TIME, note="in UTC"),
     ),
     Row(
         "`datetime` without a zone",
         datetime,
         NAIVE,
         Cell('"2026-01-01T12:30:00"'),
-        Cell(TIMESTAMP, refused="has no time zone", note="it has no time zone"),
-        Cell(PB_TIME, refused="held has no time zone", note="it has no time zone"),
+        Cell(TIMESTAMP, refused="has no time zone", note="no time zone"),
+        Cell(PB_TIME, refused="held has no time zone", note="no time zone"),
     ),
     Row(
         "the same, as local time",
@@ -245,27 +245,27 @@ ROWS = (
         NAIVE,
         Cell('"2026-01-01T12:30:00"'),
         Cell(LOCAL_TIMESTAMP),
-        no_text("time"),
+        no_text(),
     ),
     Row(
         "`datetime` with a zone, as local time",
         datetime,
         MOMENT,
         Cell('"2026-01-01T12:30:00.123456Z"'),
-        Cell(LOCAL_TIMESTAMP, refused="has a time zone", note="it has a time zone"),
-        no_text("time"),
+        Cell(LOCAL_TIMESTAMP, refused="has a time zone", note="a time zone"),
+        no_text(),
     ),
-    Row("`date`", date, date(2026, 1, 1), Cell('"2026-01-01"'), Cell(DATE), no_text("date")),
-    Row("`time`", time, time(12, 30, 0, 5), Cell('"12:30:00.000005"'), Cell(TIME), no_text("time")),
+    Row("`date`", date, date(2026, 1, 1), Cell('"2026-01-01"'), Cell(DATE), no_text()),
+    Row("`time`", time, time(12, 30, 0, 5), Cell('"12:30:00.000005"'), Cell(TIME), no_text()),
     Row(
         "`timedelta`",
         timedelta,
         timedelta(seconds=1.5),
         Cell('"PT1.5S"'),
-        Cell("string", refused=NO_SUCH, note="write the text, or a number"),
+        Cell("string", refused=NO_SUCH, note="write its text"),
         Cell(PB_DURATION),
     ),
-    Row("`UUID`", UUID, ID, Cell(f'"{ID_TEXT}"'), Cell(UUID_TEXT), no_text("UUID")),
+    Row("`UUID`", UUID, ID, Cell(f'"{ID_TEXT}"'), Cell(UUID_TEXT), no_text()),
     Row(
         "`Enum` of texts",
         Colour,
@@ -338,13 +338,13 @@ class Column(NamedTuple):
         return f"{self.kind}, {self.note}" if self.note else self.kind
 
 
-NO_COLUMN = Column("no column: refused at the start", rejected=True)
+NO_COLUMN = Column("none", rejected=True)
 ARRAY = Column("array of bigint", [1, 2])
 
 COLUMNS_OF_SPARK: dict[str, Column] = {
     "`bool`": Column("boolean"),
     "`int`": Column("bigint"),
-    "`int` beyond 64 bits": Column("bigint", rejected=True, note="it is too large"),
+    "`int` beyond 64 bits": Column("bigint", rejected=True, note="too large"),
     "`float`": Column("double"),
     "infinity and NaN in a pydantic model": Column("double", rejected=True, note="it is `null`"),
     "`Decimal`": Column("decimal(38, 18)"),
@@ -354,7 +354,7 @@ COLUMNS_OF_SPARK: dict[str, Column] = {
     "`bytes` that are not UTF-8, in a struct": Column("binary"),
     "`None`": Column("bigint"),
     "`datetime` with a zone": Column("timestamp"),
-    "`datetime` in another zone than UTC": Column("timestamp", note="the moment"),
+    "`datetime` in another zone than UTC": Column("timestamp"),
     "`datetime` without a zone": Column("timestamp", NAIVE.replace(tzinfo=UTC), "as time of UTC"),
     "`date`": Column("date"),
     "`time`": NO_COLUMN,
@@ -469,20 +469,34 @@ def table() -> str:
     """The table as it is in the page."""
     titles = ["Python", *(title for title, _ in COLUMNS), "column of Spark"]
     lines = [titles, ["---"] * len(titles)]
+    # Types whose cells are the same share a row.
+    names: dict[tuple[str, ...], list[str]] = {}
     for row in ROWS:
         column = COLUMNS_OF_SPARK.get(row.name)
         cells = [row.cells[format].for_people() for _, format in COLUMNS]
-        lines.append([row.name, *cells, "" if column is None else column.for_people()])
+        cells.append("" if column is None else column.for_people())
+        names.setdefault(tuple(cells), []).append(row.name)
+    lines += [[", ".join(same), *cells] for cells, same in names.items()]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def readings() -> str:
     """The second table: what types make of data that somebody else has written."""
     lines = ["| asked for | data | is read as |", "|---|---|---|"]
+    # Strict types that take what JSON has for them share a row.
+    as_json = [one.name for one in READINGS if _is_strict(one) and one.read is not REFUSED]
     for one in READINGS:
+        if one.name in as_json and one.read is not REFUSED:
+            continue
         read = "refused" if one.read is REFUSED else f"`{_code(one.read)}`"
         lines.append(f"| {one.name} | `{json.dumps(one.data, ensure_ascii=False)}` | {read} |")
+    types = ", ".join(dict.fromkeys(name.removeprefix("strict ") for name in as_json))
+    lines.append(f"| strict {types} | what JSON has for it | the value |")
     return "\n".join(lines)
+
+
+def _is_strict(reading: Reading) -> bool:
+    return reading.name.startswith("strict ")
 
 
 def _code(value: Any) -> str:
