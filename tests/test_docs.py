@@ -32,7 +32,7 @@ from reactive_kafka.config.load import read_settings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.observe.catalogue import CATALOGUE, OF_A_SUPERVISOR
 from reactive_kafka.testing import TestApp, run_in_virtual_time
-from reactive_kafka.tracing.attributes import ATTEMPT, CHANNEL, UNLINKED
+from reactive_kafka.tracing.attributes import OWN
 from tests import pages
 from tests.faults.strategies import STRATEGIES, Strategy
 from tests.pages import PAGES, ROOT, Block, Span, name
@@ -40,7 +40,6 @@ from tests.pages import PAGES, ROOT, Block, Span, name
 WITH_CODE = [
     page for page in PAGES if pages.blocks(page, "python") and page.name != "CONTRIBUTING.md"
 ]
-SPAN_ATTRIBUTES = (CHANNEL, ATTEMPT, UNLINKED)
 SETTING = re.compile(r"([a-z][a-z_.]*) = (.+)")
 
 
@@ -417,9 +416,7 @@ def test_every_metric_in_the_text_is_in_the_catalogue(page: Path) -> None:
 def test_every_dotted_name_of_the_package_leads_somewhere(page: Path) -> None:
     for span in pages.spans(page):
         if match := re.fullmatch(r"((?:reactive_kafka|App)(?:\.\w+)+)(?:\(.*\))?", span.text):
-            assert resolve(match[1]) is not None or match[1] in {*loggers(), *SPAN_ATTRIBUTES}, (
-                span.where
-            )
+            assert resolve(match[1]) is not None or match[1] in {*loggers(), *OWN}, span.where
 
 
 @cache

@@ -140,7 +140,7 @@ class RunChannels:
         def fail(error: BaseException) -> None:
             channel.writer.fail(error)
 
-        channel = self.tracing.outgoing(plan.settings)(
+        channel = OutgoingChannel(
             plan.settings,
             services.connector,
             services.clock,
@@ -151,6 +151,7 @@ class RunChannels:
             partitioner=plan.partitioner,
             producers=self._transactional(plan.settings),
             registered=plan.registered,
+            watch=self.tracing.sends(plan.settings),
         )
         if plan.registered is not None:
             plan.registered.schemas.connect(self.registry)

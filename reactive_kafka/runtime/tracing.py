@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.settings import IncomingSettings, MemorySettings, OutgoingSettings
 from reactive_kafka.config.tables import TracingSettings
 from reactive_kafka.memory_channels.memory_target import MemoryTarget
 from reactive_kafka.observe.events import Observer
-from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
+from reactive_kafka.outgoing.send_watch import SendWatch
 from reactive_kafka.tracing.call_spans import CallSpans
-from reactive_kafka.tracing.send_spans import (
-    SendSpans,
-    TracedChannel,
-    TracedTransactions,
-)
+from reactive_kafka.tracing.clusters import Clusters
+from reactive_kafka.tracing.send_spans import SendSpans
 from reactive_kafka.tracing.tracer import tracing_of
 
 
@@ -28,6 +22,7 @@ class RunTracing:
 
     def __init__(self, settings: TracingSettings) -> None:
         self._tracing = tracing_of(settings)
+        self._clusters = Clusters()
         # Why no spans are made although the settings ask for them. None: there is no problem.
         self.problem: str | None = None
         if settings.enabled and self._tracing is None:
@@ -40,14 +35,15 @@ class RunTracing:
         """Return what makes the spans of a channel's calls; None: it makes no spans."""
         if self._tracing is None or not settings.tracing_enabled:
             return None
-        return CallSpans(self._tracing, settings, is_kafka=is_kafka)
+        cluster = self._clusters.of(settings.client["bootstrap_servers"]) if is_kafka else None
+        return CallSpans(self._tracing, settings, cluster)
 
-    def outgoing(self, settings: OutgoingSettings) -> Callable[..., OutgoingChannel]:
-        """Return what makes an outgoing channel."""
+    def sends(self, settings: OutgoingSettings) -> SendWatch | None:
+        """Return what makes the spans of a channel's records; None: it makes no spans."""
         if self._tracing is None or not settings.tracing_enabled:
-            return OutgoingChannel
-        kind = TracedChannel if settings.transactional_id is None else TracedTransactions
-        return partial(kind, SendSpans(self._tracing, settings))
+            return None
+        cluster = self._clusters.of(settings.client["bootstrap_servers"])
+        return SendSpans(self._tracing, settings, cluster)
 
     def memory(self, settings: MemorySettings, clock: Clock, observer: Observer) -> MemoryTarget:
         """Return the part of a memory channel that takes its values."""

@@ -13,10 +13,12 @@ from reactive_kafka.tracing.attributes import (
     TOPIC,
     UNLINKED,
     LinkedRecord,
-    channel_attributes,
+    OperationAttributes,
     content_attributes,
     position_attributes,
+    span_name,
 )
+from reactive_kafka.tracing.clusters import ClusterAttributes
 from reactive_kafka.tracing.tracer import CurrentSpan, Tracing
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery_hook import Call
@@ -29,19 +31,18 @@ class CallSpans:
     Args:
         tracing: Makes spans.
         settings: The settings of the channel.
-        is_kafka: False: it is a memory channel.
+        cluster: The Kafka cluster of the channel; None: it is a memory channel.
     """
 
     def __init__(
-        self, tracing: Tracing, settings: IncomingSettings, *, is_kafka: bool = True
+        self, tracing: Tracing, settings: IncomingSettings, cluster: ClusterAttributes | None
     ) -> None:
         self._tracing = tracing
-        self._name = settings.name
-        self._is_kafka = is_kafka
-        self._channel_attributes = channel_attributes(
+        self._is_kafka = cluster is not None
+        self._attributes = OperationAttributes(
             settings.name,
             "process",
-            is_kafka=is_kafka,
+            cluster,
             group_id=settings.group_id,
             client_id=settings.client.get("client_id"),
         )
@@ -63,7 +64,7 @@ class CallSpans:
         record = message.record
         partition = message.topic_partition
         attributes: dict[str, str | int | bool] = {
-            **self._channel_attributes,
+            **self._attributes.all(),
             **content_attributes(record.key, is_tombstone=record.value is None),
             TOPIC: partition.topic,
             ATTEMPT: message.attempt,
@@ -72,7 +73,9 @@ class CallSpans:
             attributes |= position_attributes(partition, record.offset)
         tracing = self._tracing
         parent = tracing.context_in(record.headers)
-        span = tracing.begin(f"process {partition.topic}", tracing.consumer, attributes, parent)
+        span = tracing.begin(
+            span_name("process", partition.topic), tracing.consumer, attributes, parent
+        )
         return tracing.current(span, parent)
 
     def _of_batch(self, batch: Batch[Any]) -> CurrentSpan:
@@ -97,14 +100,14 @@ class CallSpans:
         tracing = self._tracing
         topics = sorted(topics)
         links = tracing.links(records, MOST_LINKS)
-        attributes = {**self._channel_attributes, COUNT: count, ATTEMPT: attempt}
-        name = self._name
+        attributes = {**self._attributes.all(), COUNT: count, ATTEMPT: attempt}
+        topic = None
         if len(topics) == 1:
-            name = topics[0]
-            attributes[TOPIC] = name
+            topic = topics[0]
+            attributes[TOPIC] = topic
         if len(links) < count:
             attributes[UNLINKED] = count - len(links)
         span = tracing.begin(
-            f"process {name}", tracing.consumer, attributes, tracing.no_parent, links
+            span_name("process", topic), tracing.consumer, attributes, tracing.no_parent, links
         )
         return tracing.current(span, tracing.no_parent)

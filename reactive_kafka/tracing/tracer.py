@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from reactive_kafka.tracing.attributes import (
     ERROR_TYPE,
     NAME,
     NOTHING,
+    SCHEMA_URL,
     Attributes,
     LinkedRecord,
     error_type,
@@ -46,7 +48,7 @@ def tracing_of(settings: TracingSettings) -> Tracing | None:
     provider = get_tracer_provider()
     if isinstance(provider, ProxyTracerProvider | NoOpTracerProvider):
         return None
-    tracer = provider.get_tracer(NAME)
+    tracer = provider.get_tracer(NAME, _package_version(), schema_url=SCHEMA_URL)
     if isinstance(tracer, NoOpTracer):
         # The SDK gives such a tracer if OTEL_SDK_DISABLED is set.
         return None
@@ -61,6 +63,14 @@ def check_tracing(settings: TracingSettings) -> None:
     """
     if settings.enabled and not _is_installed():
         raise MissingExtraError("[tracing] enabled = true", "otel")
+
+
+def _package_version() -> str | None:
+    """Return the version of this package; None: it runs from its sources, not installed."""
+    try:
+        return version(NAME)
+    except PackageNotFoundError:
+        return None
 
 
 def _is_installed() -> bool:

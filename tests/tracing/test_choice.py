@@ -75,8 +75,10 @@ def is_untouched(test: TestApp) -> bool:
     assert isinstance(memory, MemoryTarget)
     return (
         runner._invocation.around is None
-        and type(invoices) is OutgoingChannel
-        and type(invoices.writer) is Writer
+        and isinstance(invoices, OutgoingChannel)
+        and isinstance(invoices.writer, Writer)
+        and invoices.is_quick
+        and invoices.writer.take == invoices.writer._queue.accept
         and memory._traced is None
     )
 

@@ -111,6 +111,8 @@ async def test_a_span_says_where_the_record_stands(spans: Spans) -> None:
         "messaging.kafka.message.key": "ada",
         "messaging.kafka.message.tombstone": True,
         "messaging.client.id": "shop-1",
+        "server.address": "localhost",
+        "server.port": 9092,
         "reactive_kafka.channel": "invoices",
     }
     assert dict(second.attributes or {})["messaging.kafka.offset"] == at.offset == 1
