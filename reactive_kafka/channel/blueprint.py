@@ -18,6 +18,7 @@ from reactive_kafka.delivery.workers.interface import ChannelWorkers, WorkerSetu
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats import ChannelSchemas
 from reactive_kafka.records import RawRecord
+from reactive_kafka.verdicts.message_watch import MessageWatch
 
 Decode = Callable[[bytes | None], Any]
 DecodeRecord = Callable[[RawRecord], Any]
@@ -94,3 +95,5 @@ class ChannelBlueprint:
     connector: Connector | None = None
     # The names of the functions that take its records.
     handlers: tuple[str, ...] = ()
+    # Sees its messages and their verdicts. None: nothing does.
+    watch: MessageWatch | None = None

@@ -193,6 +193,7 @@ class RunChannels:
         strategy = strategy_for(settings)
         if plan.reading.schemas is not None:
             plan.reading.schemas.connect(self.registry)
+        services = replace(services, connector=self.tracing.consumers(settings, services.connector))
         connector = None
         if plan.spark is not None:
             connector = connector_of_ranges(settings, services.connector)
@@ -207,6 +208,7 @@ class RunChannels:
                 positions=self._positions(plan),
                 connector=connector,
                 handlers=plan.handler_names,
+                watch=self.tracing.messages(settings),
             )
         )
 

@@ -138,7 +138,11 @@ def _invocation(
     )
 
     def make(setup: WorkerSetup) -> Invocation:
-        made = replace(invocation, around=_nested(setup.origins.around, invocation.around))
+        made = replace(
+            invocation,
+            around=_nested(setup.origins.around, invocation.around),
+            acks_by_message=setup.channel.watch is not None,
+        )
         # Transactions belong to a session, as its partitions do.
         hook = setup.acknowledger.hook
         if targets and isinstance(hook, ExactlyOnce):

@@ -20,7 +20,8 @@ from reactive_kafka.tracing.attributes import (
 )
 from reactive_kafka.tracing.clusters import ClusterAttributes
 from reactive_kafka.tracing.tracer import CurrentSpan, Tracing
-from reactive_kafka.verdicts.batch import Batch
+from reactive_kafka.verdicts.batch import Batch, keep_batch_trace
+from reactive_kafka.verdicts.delivery import keep_trace
 from reactive_kafka.verdicts.delivery_hook import Call
 from reactive_kafka.verdicts.message import Message
 
@@ -51,10 +52,13 @@ class CallSpans:
         """Return a call that does the same in a span. Its argument is a message or a batch."""
 
         async def call_in_span(argument: Message[Any] | Batch[Any]) -> Any:
+            # What is kept is the parent of the spans of acks and nacks.
             if isinstance(argument, Batch):
                 span = self._of_batch(argument)
+                keep_batch_trace(argument, span.context)
             else:
                 span = self._of_message(argument)
+                keep_trace(argument, span.context)
             with span:
                 return await call(argument)
 

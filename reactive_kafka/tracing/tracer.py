@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from time import time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -98,6 +99,11 @@ class Tracing:
         self._header_names = frozenset(propagate.get_global_textmap().fields)
 
     @property
+    def client(self) -> SpanKind:
+        """The kind of the spans of receiving and settling."""
+        return self._trace.SpanKind.CLIENT
+
+    @property
     def consumer(self) -> SpanKind:
         """The kind of the spans of calls."""
         return self._trace.SpanKind.CONSUMER
@@ -114,11 +120,20 @@ class Tracing:
         attributes: Attributes,
         parent: Context | None = None,
         links: Sequence[Link] = (),
+        *,
+        began_ago_s: float = 0.0,
     ) -> Span:
-        """Start a span, which the caller must end. *parent* None: the current context."""
+        """Start a span, which the caller must end.
+
+        Args:
+            parent: None: the current context.
+            began_ago_s: How long ago it began, in seconds.
+        """
         no_span: Span = self._trace.INVALID_SPAN
+        start_ns = time_ns() - int(began_ago_s * 1e9) if began_ago_s else None
         return self._safe.result(
-            partial(self._tracer.start_span, name, parent, kind, attributes, links), no_span
+            partial(self._tracer.start_span, name, parent, kind, attributes, links, start_ns),
+            no_span,
         )
 
     def end(
@@ -138,7 +153,11 @@ class Tracing:
 
     def current(self, span: Span, parent: Context) -> CurrentSpan:
         """Return a block in which the span is the current one, and that ends it."""
-        return CurrentSpan(self, span, self._trace.set_span_in_context(span, parent))
+        return CurrentSpan(self, span, self.inside(span, parent))
+
+    def inside(self, span: Span, parent: Context | None = None) -> Context:
+        """Return the context of what happens in a span. *parent* None: the current context."""
+        return self._trace.set_span_in_context(span, parent)
 
     def attach(self, context: Context) -> Token[Context]:
         """Make a context the current one."""
@@ -195,15 +214,15 @@ class CurrentSpan:
     An error that leaves the block becomes the error of the span.
     """
 
-    __slots__ = ("_context", "_span", "_token", "_tracing")
+    __slots__ = ("_span", "_token", "_tracing", "context")
 
     def __init__(self, tracing: Tracing, span: Span, context: Context) -> None:
         self._tracing = tracing
         self._span = span
-        self._context = context
+        self.context = context
 
     def __enter__(self) -> None:
-        self._token = self._tracing.attach(self._context)
+        self._token = self._tracing.attach(self.context)
 
     def __exit__(
         self,

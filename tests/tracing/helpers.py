@@ -38,8 +38,16 @@ class Spans:
         (span,) = self.of(name)
         return span
 
+    def handling(self) -> list[ReadableSpan]:
+        """All but those that settle records."""
+        return [span for span in self.all() if operation_type(span) != "settle"]
+
     def names(self) -> list[str]:
-        return [span.name for span in self.all()]
+        """The names of `handling`."""
+        return [span.name for span in self.handling()]
+
+    def clear(self) -> None:
+        self.exporter.clear()
 
 
 @contextmanager
@@ -50,6 +58,15 @@ def provided() -> Iterator[Spans]:
         patch.setattr(trace, "_TRACER_PROVIDER", spans.provider)
         yield spans
     spans.provider.shutdown()
+
+
+def said(span: ReadableSpan) -> dict[str, object]:
+    """The attributes of a span."""
+    return dict(span.attributes or {})
+
+
+def operation_type(span: ReadableSpan) -> object:
+    return said(span).get("messaging.operation.type")
 
 
 def context_of(span: ReadableSpan) -> SpanContext:

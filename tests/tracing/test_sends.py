@@ -173,7 +173,7 @@ async def test_a_request_and_its_reply_are_one_trace(spans: Spans) -> None:
     emitter = app.emitter("requests")
     async with running(app):
         assert await emitter.request(4, reply_type=int, timeout="1m") == 8
-        await until(lambda: len(spans.all()) == 3)
+        await until(lambda: len(spans.handling()) == 3)
     asked, call, answered = (
         spans.only(name) for name in ("send requests", "process requests", "send requests-replies")
     )
