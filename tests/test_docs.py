@@ -22,6 +22,7 @@ import click
 import httpx
 import pytest
 from opentelemetry import trace
+from opentelemetry.metrics import _internal as metrics
 from opentelemetry.util._once import Once
 
 from reactive_kafka import App, TopicPartition
@@ -54,9 +55,11 @@ def laid_out(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
             (folder / block.file).write_text(block.text)
         elif block.language == "toml":
             (folder / "reactive-kafka.toml").write_text(block.text)
-    # A page may set one, which a process takes only once.
+    # A page may set providers, which a process takes only once.
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
+    monkeypatch.setattr(metrics, "_METER_PROVIDER", None)
+    monkeypatch.setattr(metrics, "_METER_PROVIDER_SET_ONCE", Once())
     monkeypatch.chdir(folder)
     # An example's page imports what stands beside it.
     monkeypatch.syspath_prepend(str(page.parent))

@@ -18,7 +18,7 @@ from reactive_kafka.delivery.workers.interface import ChannelWorkers, WorkerSetu
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats import ChannelSchemas
 from reactive_kafka.records import RawRecord
-from reactive_kafka.verdicts.message_watch import MessageWatch
+from reactive_kafka.verdicts.message_watch import ReceiveWatch, VerdictWatch
 
 Decode = Callable[[bytes | None], Any]
 DecodeRecord = Callable[[RawRecord], Any]
@@ -95,5 +95,7 @@ class ChannelBlueprint:
     connector: Connector | None = None
     # The names of the functions that take its records.
     handlers: tuple[str, ...] = ()
-    # Sees its messages and their verdicts. None: nothing does.
-    watch: MessageWatch | None = None
+    # Sees the verdicts of its messages. None: nothing does.
+    watch: VerdictWatch | None = None
+    # Sees the messages that the application takes by iteration. None: nothing does.
+    receives: ReceiveWatch | None = None

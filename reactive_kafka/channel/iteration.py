@@ -37,7 +37,7 @@ async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
     HOLDER.set(_Iteration(channel))
     if channel.status.state == "starting":
         channel.start()
-    watch = channel.blueprint.watch
+    watch = channel.blueprint.receives
     monotonic = channel.services.clock.monotonic
     asked_at = monotonic()
     while True:

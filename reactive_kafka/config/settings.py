@@ -75,8 +75,8 @@ KEY_FORMAT = choice(*KEY_FORMATS, *REGISTERED_FORMATS, imported="module:function
 METADATA_FORMAT = choice(*KEY_FORMATS, imported="module:function")
 _HEALTH = "Include the channel in the probes. With `false` no probe ever mentions it."
 _TRACING = (
-    "Make spans for the channel if tracing is on. With `false` it makes none, and leaves headers "
-    "as they are."
+    "Make OpenTelemetry spans and metrics for the channel if tracing is on. With `false` it makes "
+    "none, and leaves headers as they are."
 )
 _LETTERS = "dead-letter-queue"
 _RETRIES = "delayed-retry-topic"

@@ -83,7 +83,7 @@ class RunChannels:
                 *(outgoing.registered for outgoing in channels.outgoing.values()),
             ]
         )
-        self.tracing = RunTracing(plan.settings.tracing)
+        self.tracing = RunTracing(plan.settings.tracing, services.clock)
         self._producers: dict[str, TransactionalProducers] = {}
         # Whether the outgoing channels have been started, and whether they are being closed.
         self._has_started = False
@@ -142,7 +142,7 @@ class RunChannels:
 
         channel = OutgoingChannel(
             plan.settings,
-            services.connector,
+            self.tracing.producers(plan.settings, services.connector),
             services.clock,
             services.observer,
             services.tasks.of(fail),
@@ -166,7 +166,7 @@ class RunChannels:
             services = self._services
             self._producers[transactional_id] = TransactionalProducers(
                 transactional_id,
-                services.connector,
+                self.tracing.producers(settings, services.connector),
                 services.clock,
                 settings.name,
                 producer_properties(settings),
@@ -208,7 +208,8 @@ class RunChannels:
                 positions=self._positions(plan),
                 connector=connector,
                 handlers=plan.handler_names,
-                watch=self.tracing.messages(settings),
+                watch=self.tracing.verdicts(settings),
+                receives=self.tracing.receives(settings),
             )
         )
 
@@ -248,7 +249,7 @@ class RunChannels:
     def _handler_workers(
         self, plan: IncomingPlan | MemoryPlan, *, awaits_commits: bool
     ) -> MakeWorkers:
-        spans = self.tracing.calls(plan.settings, is_kafka=isinstance(plan, IncomingPlan))
+        watch = self.tracing.calls(plan.settings, is_kafka=isinstance(plan, IncomingPlan))
         surroundings = HandlerSurroundings(
             dependencies=self._dependencies,
             target=self.outgoing.__getitem__,
@@ -262,7 +263,7 @@ class RunChannels:
             surroundings,
             self._skipping(plan),
             awaits_commits=awaits_commits,
-            spans=spans,
+            watch=watch,
         )
 
     def _spark_workers(
@@ -284,7 +285,7 @@ class RunChannels:
             observer=services.observer,
             clock=services.clock,
             schemas=schemas,
-            spans=self.tracing.calls(settings),
+            watch=self.tracing.calls(settings),
         )
         # All sessions of the channel share the runner, so its counts survive restarts.
         self._runners[settings.name] = runner

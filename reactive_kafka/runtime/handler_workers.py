@@ -32,7 +32,7 @@ from reactive_kafka.outgoing.handler_outputs import Outputs, TransactionalOutput
 from reactive_kafka.outgoing.target import Target
 from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
 from reactive_kafka.planning.channel_plans import HandlerPlan, IncomingPlan, MemoryPlan, is_chosen
-from reactive_kafka.tracing.call_spans import CallSpans
+from reactive_kafka.tracing.channel_watch import CallWatch
 from reactive_kafka.verdicts.delivery_hook import Call
 from reactive_kafka.verdicts.unawaited import checking
 
@@ -57,13 +57,13 @@ def handler_workers(
     skipping: Skipping,
     *,
     awaits_commits: bool,
-    spans: CallSpans | None,
+    watch: CallWatch | None,
 ) -> MakeWorkers:
     """Return what makes the workers of a channel with handlers, for each of its sessions.
 
     Args:
         awaits_commits: Each record is settled by itself when its handler has returned.
-        spans: Makes a span of each call. None: there are no spans.
+        watch: Watches each call. None: nothing does.
     """
     handlers = [
         replace(each, handler=surroundings.dependencies.fill(each.handler))
@@ -80,7 +80,7 @@ def handler_workers(
         decodes_keys=reading.decode_key is not None,
         is_blocking=not all(each.handler.is_async for each in plan.handlers),
         leaves_threads=not all(each.handler.is_async for each in handlers),
-        around=None if spans is None else spans.around,
+        around=None if watch is None else watch.around,
         awaits_commits=awaits_commits,
     )
     invocations = [_invocation(common, each, surroundings) for each in handlers]

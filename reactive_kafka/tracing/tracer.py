@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 def tracing_of(settings: TracingSettings) -> Tracing | None:
     """Return what makes the spans of a run. None: turned off, no provider, or not installed."""
-    if settings.enabled is False or not _is_installed():
+    if settings.enabled is False or not is_installed():
         return None
     from opentelemetry.trace import (
         NoOpTracer,
@@ -49,7 +49,7 @@ def tracing_of(settings: TracingSettings) -> Tracing | None:
     provider = get_tracer_provider()
     if isinstance(provider, ProxyTracerProvider | NoOpTracerProvider):
         return None
-    tracer = provider.get_tracer(NAME, _package_version(), schema_url=SCHEMA_URL)
+    tracer = provider.get_tracer(NAME, package_version(), schema_url=SCHEMA_URL)
     if isinstance(tracer, NoOpTracer):
         # The SDK gives such a tracer if OTEL_SDK_DISABLED is set.
         return None
@@ -62,11 +62,11 @@ def check_tracing(settings: TracingSettings) -> None:
     Raises:
         MissingExtraError: It is not.
     """
-    if settings.enabled and not _is_installed():
+    if settings.enabled and not is_installed():
         raise MissingExtraError("[tracing] enabled = true", "otel")
 
 
-def _package_version() -> str | None:
+def package_version() -> str | None:
     """Return the version of this package; None: it runs from its sources, not installed."""
     try:
         return version(NAME)
@@ -74,7 +74,8 @@ def _package_version() -> str | None:
         return None
 
 
-def _is_installed() -> bool:
+def is_installed() -> bool:
+    """Return whether OpenTelemetry's API is installed."""
     try:
         import opentelemetry.trace  # noqa: F401
     except ModuleNotFoundError as missing:

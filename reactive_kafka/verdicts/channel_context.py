@@ -11,7 +11,7 @@ from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
-from reactive_kafka.verdicts.message_watch import MessageWatch
+from reactive_kafka.verdicts.message_watch import VerdictWatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class ChannelContext:
         totals: The counters of a partition, over all its assignments.
         fail: Stops the channel; False if it was stopping or had failed before.
         progress: Called when a verdict may have made room, or may have ended a drain.
-        watch: Sees each message and each verdict; None: nothing does.
+        watch: Sees each verdict; None: nothing does.
     """
 
     settings: IncomingSettings
@@ -32,4 +32,4 @@ class ChannelContext:
     spawn: Spawn
     fail: Callable[[BaseException], bool]
     progress: Callable[[], None]
-    watch: MessageWatch | None = None
+    watch: VerdictWatch | None = None

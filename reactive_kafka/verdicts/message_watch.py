@@ -1,4 +1,4 @@
-"""What watches the messages of a channel and their verdicts."""
+"""What watches the messages of a channel, and their verdicts."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from typing import Protocol
 from reactive_kafka.verdicts.delivery import Delivery
 
 
-class MessageWatch(Protocol):
-    """Sees what an application takes by itself, and each verdict that takes effect.
+class ReceiveWatch(Protocol):
+    """Sees the messages that an application takes by iterating over a channel. Must not raise."""
+
+    def received(self, message: Delivery, waited_s: float) -> None:
+        """The application gets a message that it asked for, and that it waited for so long."""
+
+
+class VerdictWatch(Protocol):
+    """Sees each verdict of a channel.
 
     Tracing makes spans this way. It must not raise. An *answer* is that of ``Message.ack`` or
     ``Message.nack``: False if the verdict had no effect. Verdicts may come from any thread.
     """
-
-    def received(self, message: Delivery, waited_s: float) -> None:
-        """The application gets a message that it asked for, and that it waited for so long."""
 
     def acked(self, message: Delivery, answer: Future[bool]) -> None:
         """A message is acked, by the application or because its handler has returned."""
