@@ -17,6 +17,7 @@ from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.delivery.workers.interface import ChannelWorkers, WorkerSetup
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats import ChannelSchemas
+from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.message_watch import ReceiveWatch, VerdictWatch
 
@@ -95,6 +96,8 @@ class ChannelBlueprint:
     connector: Connector | None = None
     # The names of the functions that take its records.
     handlers: tuple[str, ...] = ()
+    # Counts its commits, through all of its sessions.
+    commit_durations: DurationHistogram = field(default_factory=DurationHistogram)
     # Sees the verdicts of its messages. None: nothing does.
     watch: VerdictWatch | None = None
     # Sees the messages that the application takes by iteration. None: nothing does.

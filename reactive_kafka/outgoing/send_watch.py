@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
 
 
@@ -18,6 +19,14 @@ class SendWatch(Protocol):
 
         Args:
             partition: Where the caller wants it; None: the key chooses.
+        """
+
+    def written(self, record: QueuedRecord, durations: DurationHistogram, took_s: float) -> None:
+        """The broker has a batch. It is called before the records learn that.
+
+        Args:
+            record: The first one of the batch, as :meth:`queued` has returned it.
+            durations: Counts the duration of the write.
         """
 
     def in_transaction(self, outgoing: OutgoingRecord) -> OutgoingRecord:

@@ -28,7 +28,12 @@ from reactive_kafka.formats.registered.channel_schemas import ChannelSchemas, Sc
 from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.memory_channels.memory_channel import MemoryChannel
 from reactive_kafka.observe.events import EndFailed
-from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
+from reactive_kafka.observe.facts import (
+    ChannelFacts,
+    DurationHistogram,
+    OutgoingFacts,
+    SparkFacts,
+)
 from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel, producer_properties
 from reactive_kafka.outgoing.target import Target
 from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
@@ -193,7 +198,11 @@ class RunChannels:
         strategy = strategy_for(settings)
         if plan.reading.schemas is not None:
             plan.reading.schemas.connect(self.registry)
-        services = replace(services, connector=self.tracing.consumers(settings, services.connector))
+        commit_durations = DurationHistogram()
+        services = replace(
+            services,
+            connector=self.tracing.consumers(settings, services.connector, commit_durations),
+        )
         connector = None
         if plan.spark is not None:
             connector = connector_of_ranges(settings, services.connector)
@@ -208,6 +217,7 @@ class RunChannels:
                 positions=self._positions(plan),
                 connector=connector,
                 handlers=plan.handler_names,
+                commit_durations=commit_durations,
                 watch=self.tracing.verdicts(settings),
                 receives=self.tracing.receives(settings),
             )

@@ -80,10 +80,9 @@ def handler_workers(
         decodes_keys=reading.decode_key is not None,
         is_blocking=not all(each.handler.is_async for each in plan.handlers),
         leaves_threads=not all(each.handler.is_async for each in handlers),
-        around=None if watch is None else watch.around,
         awaits_commits=awaits_commits,
     )
-    invocations = [_invocation(common, each, surroundings) for each in handlers]
+    invocations = [_invocation(common, each, surroundings, watch) for each in handlers]
     is_batch = handlers[0].handler.shape is Shape.BATCH
     chooses = is_chosen(plan.handlers) or skipping.is_needed
 
@@ -108,7 +107,10 @@ def handler_workers(
 
 
 def _invocation(
-    common: Invocation, plan: HandlerPlan, surroundings: HandlerSurroundings
+    common: Invocation,
+    plan: HandlerPlan,
+    surroundings: HandlerSurroundings,
+    watch: CallWatch | None,
 ) -> Callable[[WorkerSetup], Invocation]:
     """Return what makes the calls of one handler, for each of the channel's sessions."""
     handler = plan.handler
@@ -138,9 +140,12 @@ def _invocation(
     )
 
     def make(setup: WorkerSetup) -> Invocation:
+        watched = None
+        if watch is not None:
+            watched = partial(watch.around, durations=setup.totals.durations)
         made = replace(
             invocation,
-            around=_nested(setup.origins.around, invocation.around),
+            around=_nested(setup.origins.around, watched),
             acks_by_message=setup.channel.watch is not None,
         )
         # Transactions belong to a session, as its partitions do.

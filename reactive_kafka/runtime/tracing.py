@@ -11,6 +11,7 @@ from reactive_kafka.config.settings import IncomingSettings, MemorySettings, Out
 from reactive_kafka.config.tables import TracingSettings
 from reactive_kafka.memory_channels.memory_target import MemoryTarget
 from reactive_kafka.observe.events import Observer
+from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.outgoing.send_watch import SendWatch
 from reactive_kafka.tracing.call_spans import CallSpans
 from reactive_kafka.tracing.channel_watch import CallWatch, Receives
@@ -48,7 +49,7 @@ class RunTracing:
         """Return what watches a channel's calls; None: nothing does."""
         tracing, meter = self._of(settings)
         cluster = self._cluster_of(settings) if is_kafka else None
-        spans = None if tracing is None else CallSpans(tracing, settings, cluster)
+        spans = None if tracing is None else CallSpans(tracing, settings, cluster, self._now)
         metrics = None
         if meter is not None:
             metrics = CallMetrics(meter, cluster, settings.group_id, self._now)
@@ -75,13 +76,21 @@ class RunTracing:
             return None
         return Receives(spans, metrics)
 
-    def consumers(self, settings: IncomingSettings, connector: Connector) -> Connector:
-        """Return what makes a channel's clients: *connector*, or one whose clients are watched."""
+    def consumers(
+        self, settings: IncomingSettings, connector: Connector, durations: DurationHistogram
+    ) -> Connector:
+        """Return what makes a channel's clients: *connector*, or one whose clients are watched.
+
+        Args:
+            durations: Counts the commits of the channel.
+        """
         tracing, meter = self._of(settings)
         if tracing is None and meter is None:
             return connector
         cluster = self._cluster_of(settings)
-        spans = None if tracing is None else CommitSpans(tracing, settings, cluster)
+        spans = None
+        if tracing is not None:
+            spans = CommitSpans(tracing, settings, cluster, durations, self._now)
         metrics = None
         if meter is not None:
             metrics = CommitMetrics(meter, cluster, settings.group_id, self._now)

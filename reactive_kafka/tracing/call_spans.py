@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from time import monotonic
 from typing import Any
 
 from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.tracing.attributes import (
     ATTEMPT,
     COUNT,
@@ -33,12 +35,18 @@ class CallSpans:
         tracing: Makes spans.
         settings: The settings of the channel.
         cluster: The Kafka cluster of the channel; None: it is a memory channel.
+        now: Returns the monotonic time, in seconds.
     """
 
     def __init__(
-        self, tracing: Tracing, settings: IncomingSettings, cluster: ClusterAttributes | None
+        self,
+        tracing: Tracing,
+        settings: IncomingSettings,
+        cluster: ClusterAttributes | None,
+        now: Callable[[], float] = monotonic,
     ) -> None:
         self._tracing = tracing
+        self._now = now
         self._is_kafka = cluster is not None
         self._attributes = OperationAttributes(
             settings.name,
@@ -48,8 +56,12 @@ class CallSpans:
             client_id=settings.client.get("client_id"),
         )
 
-    def around(self, call: Call) -> Call:
-        """Return a call that does the same in a span. Its argument is a message or a batch."""
+    def around(self, call: Call, durations: DurationHistogram) -> Call:
+        """Return a call that does the same in a span. Its argument is a message or a batch.
+
+        Args:
+            durations: Counts the calls, and keeps some of the spans as exemplars.
+        """
 
         async def call_in_span(argument: Message[Any] | Batch[Any]) -> Any:
             # What is kept is the parent of the spans of acks and nacks.
@@ -59,8 +71,12 @@ class CallSpans:
             else:
                 span = self._of_message(argument)
                 keep_trace(argument, span.context)
+            began = self._now()
             with span:
-                return await call(argument)
+                try:
+                    return await call(argument)
+                finally:
+                    span.exemplify(durations, self._now() - began)
 
         return call_in_span
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
+from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.tracing.attributes import LinkedRecord
 from reactive_kafka.tracing.call_spans import CallSpans
 from reactive_kafka.tracing.measurements import CallMetrics, ReceiveMetrics
@@ -21,12 +22,16 @@ class CallWatch:
     spans: CallSpans | None = None
     metrics: CallMetrics | None = None
 
-    def around(self, call: Call) -> Call:
-        """Return a call that does the same and is watched. It takes a message or a batch."""
+    def around(self, call: Call, durations: DurationHistogram) -> Call:
+        """Return a call that does the same and is watched. It takes a message or a batch.
+
+        Args:
+            durations: As of :meth:`CallSpans.around`.
+        """
         if self.metrics is not None:
             call = self.metrics.around(call)
         if self.spans is not None:
-            call = self.spans.around(call)
+            call = self.spans.around(call, durations)
         return call
 
     def of_many(

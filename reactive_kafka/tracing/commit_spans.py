@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 
 from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracing.attributes import (
     PARTITION,
@@ -21,12 +23,23 @@ class CommitSpans:
     """Makes a span of each commit request of one incoming channel.
 
     A commit is for records of many calls, so its span has no parent.
+
+    Args:
+        durations: Counts the commits, and keeps some of the spans as exemplars.
+        now: Returns the monotonic time, in seconds.
     """
 
     def __init__(
-        self, tracing: Tracing, settings: IncomingSettings, cluster: ClusterAttributes
+        self,
+        tracing: Tracing,
+        settings: IncomingSettings,
+        cluster: ClusterAttributes,
+        durations: DurationHistogram,
+        now: Callable[[], float],
     ) -> None:
         self._tracing = tracing
+        self._durations = durations
+        self._now = now
         self._attributes = OperationAttributes(
             settings.name,
             "commit",
@@ -35,8 +48,16 @@ class CommitSpans:
             client_id=settings.client.get("client_id"),
         )
 
-    def around(self, partitions: Collection[TopicPartition]) -> CurrentSpan:
-        """Return the block that is the commit of these partitions."""
+    @contextmanager
+    def around(self, partitions: Collection[TopicPartition]) -> Iterator[None]:
+        """Make the span of the commit of these partitions, which is within this block."""
+        span = self._begun(partitions)
+        began = self._now()
+        with span:
+            yield
+            span.exemplify(self._durations, self._now() - began)
+
+    def _begun(self, partitions: Collection[TopicPartition]) -> CurrentSpan:
         attributes = {**self._attributes.all(), PARTITIONS: len(partitions)}
         topics = {partition.topic for partition in partitions}
         topic = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reactive_kafka.config.settings import OutgoingSettings
+from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracing.attributes import (
@@ -39,6 +40,11 @@ class SendSpans:
         """Return the record with a span, which begins now and ends with its outcome."""
         span = self._begin(topic, record.key, partition, is_tombstone=record.value is None)
         return TracedSend(record, span, self._tracing)
+
+    def written(self, record: QueuedRecord, durations: DurationHistogram, took_s: float) -> None:
+        """Keep the span of a record that is written as an exemplar."""
+        if isinstance(record, TracedSend):
+            record.exemplify(durations, took_s)
 
     def in_transaction(self, outgoing: OutgoingRecord) -> OutgoingRecord:
         """Return the record with the context of a span in its headers.
@@ -98,6 +104,14 @@ class TracedSend(QueuedRecord):
     def fail(self, error: BaseException) -> None:
         self._end(error=error)
         self._inner.fail(error)
+
+    def exemplify(self, durations: DurationHistogram, took_s: float) -> None:
+        """Keep the span with a duration that *durations* counts, if the span is recorded."""
+        exemplar = None
+        if self._span is not None:
+            exemplar = self._tracing.exemplar(self._span, took_s)
+        if exemplar is not None:
+            durations.exemplify(exemplar)
 
     def _end(self, attributes: Attributes = NOTHING, error: BaseException | None = None) -> None:
         span = self._span

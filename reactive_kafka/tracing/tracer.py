@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from time import time_ns
+from time import time, time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from reactive_kafka.config.tables import TracingSettings
 from reactive_kafka.errors import MissingExtraError, describe
 from reactive_kafka.observe.events.base import SafeCaller
+from reactive_kafka.observe.facts import DurationHistogram, TraceExemplar
 from reactive_kafka.records import HeaderPairs
 from reactive_kafka.tracing.attributes import (
     ERROR_TYPE,
@@ -160,6 +161,17 @@ class Tracing:
         """Return the context of what happens in a span. *parent* None: the current context."""
         return self._trace.set_span_in_context(span, parent)
 
+    def exemplar(self, span: Span, duration_s: float) -> TraceExemplar | None:
+        """Return what a histogram keeps of a span that is ending; None: it is not recorded."""
+        return self._safe.result(partial(self._exemplar, span, duration_s), None)
+
+    def _exemplar(self, span: Span, duration_s: float) -> TraceExemplar | None:
+        context = span.get_span_context()
+        # A span that is not sampled is never exported, so its trace would lead nowhere.
+        if not (span.is_recording() and context.trace_flags.sampled):
+            return None
+        return TraceExemplar(duration_s, context.trace_id, context.span_id, time())
+
     def attach(self, context: Context) -> Token[Context]:
         """Make a context the current one."""
         return self._context.attach(context)
@@ -221,6 +233,12 @@ class CurrentSpan:
         self._tracing = tracing
         self._span = span
         self.context = context
+
+    def exemplify(self, durations: DurationHistogram, duration_s: float) -> None:
+        """Keep the span with a duration that *durations* counts, if the span is recorded."""
+        exemplar = self._tracing.exemplar(self._span, duration_s)
+        if exemplar is not None:
+            durations.exemplify(exemplar)
 
     def __enter__(self) -> None:
         self._token = self._tracing.attach(self.context)

@@ -26,9 +26,9 @@ Header = tuple[str, bytes | None]
 class Spans:
     """What was exported, the first to end first."""
 
-    def __init__(self) -> None:
+    def __init__(self, provider: TracerProvider | None = None) -> None:
         self.exporter = InMemorySpanExporter()
-        self.provider = TracerProvider(shutdown_on_exit=False)
+        self.provider = provider or TracerProvider(shutdown_on_exit=False)
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.tracer = self.provider.get_tracer("test")
 
@@ -55,9 +55,9 @@ class Spans:
 
 
 @contextmanager
-def provided() -> Iterator[Spans]:
+def provided(provider: TracerProvider | None = None) -> Iterator[Spans]:
     """A provider in the place of the process's one, which can be set only once."""
-    spans = Spans()
+    spans = Spans(provider)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace, "_TRACER_PROVIDER", spans.provider)
         yield spans

@@ -350,7 +350,10 @@ class Writer:
                     self._broker_error = None
                     self.watch.heard()
                     self._sent["ok"] += written.count
-                    self._durations.observe(self._clock.monotonic() - started, written.count)
+                    took_s = self._clock.monotonic() - started
+                    self._durations.observe(took_s, written.count)
+                    if self._watch is not None:
+                        self._watch.written(records[0], self._durations, took_s)
                     queue.written(written.offset, written.count)
                 # The topic may have new partitions. Or it was recreated with fewer, and the broker
                 # refuses what goes to the others.
