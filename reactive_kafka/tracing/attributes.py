@@ -96,12 +96,17 @@ class OperationAttributes:
         if isinstance(client_id, str):
             own[CLIENT_ID] = client_id
         self._own = own
+        # The attributes of the cluster that `_all` was made with.
+        self._of_cluster: Attributes = NOTHING
+        self._all: Attributes = own
 
-    def all(self) -> dict[str, str | int | bool]:
+    def all(self) -> Attributes:
         """Return the attributes, with what is known of the cluster by now."""
-        if self.cluster is None:
-            return dict(self._own)
-        return {**self._own, **self.cluster.attributes}
+        cluster = self.cluster
+        if cluster is not None and self._of_cluster is not cluster.attributes:
+            self._of_cluster = cluster.attributes
+            self._all = {**self._own, **cluster.attributes}
+        return self._all
 
 
 def span_name(operation: Operation, topic: str | None) -> str:

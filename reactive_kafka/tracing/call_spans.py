@@ -120,7 +120,11 @@ class CallSpans:
         tracing = self._tracing
         topics = sorted(topics)
         links = tracing.links(records, MOST_LINKS)
-        attributes = {**self._attributes.all(), COUNT: count, ATTEMPT: attempt}
+        attributes: dict[str, str | int | bool] = {
+            **self._attributes.all(),
+            COUNT: count,
+            ATTEMPT: attempt,
+        }
         topic = None
         if len(topics) == 1:
             topic = topics[0]

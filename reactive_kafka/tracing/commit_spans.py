@@ -58,7 +58,10 @@ class CommitSpans:
             span.exemplify(self._durations, self._now() - began)
 
     def _begun(self, partitions: Collection[TopicPartition]) -> CurrentSpan:
-        attributes = {**self._attributes.all(), PARTITIONS: len(partitions)}
+        attributes: dict[str, str | int | bool] = {
+            **self._attributes.all(),
+            PARTITIONS: len(partitions),
+        }
         topics = {partition.topic for partition in partitions}
         topic = None
         if len(topics) == 1:

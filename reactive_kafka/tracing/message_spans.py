@@ -73,10 +73,13 @@ class MessageSpans:
 
     def acked(self, message: Delivery, answer: Future[bool]) -> None:
         """Make the span of an ack. It ends when the ack has its answer."""
-        if not _has_no_effect(answer):
-            attributes = self._of_record("ack", message)
-            topic = message.topic_partition.topic
-            self._until(answer, "ack", topic, attributes, self._context_of(message))
+        if _has_no_effect(answer):
+            return
+        parent = self._context_of(message)
+        if self._tracing.is_dropped(parent):
+            return
+        attributes = self._of_record("ack", message)
+        self._until(answer, "ack", message.topic_partition.topic, attributes, parent)
 
     def acked_together(
         self, messages: Sequence[Delivery], answer: Future[bool], trace: object
@@ -84,20 +87,27 @@ class MessageSpans:
         """Make the span of an ack of several messages."""
         if _has_no_effect(answer):
             return
-        attributes = {**self._attributes["ack"].all(), COUNT: len(messages)}
+        parent: Any = trace or self._tracing.no_parent
+        if self._tracing.is_dropped(parent):
+            return
+        attributes: dict[str, str | int | bool] = {
+            **self._attributes["ack"].all(),
+            COUNT: len(messages),
+        }
         topics = {message.topic_partition.topic for message in messages}
         topic = None
         if len(topics) == 1:
             (topic,) = topics
             attributes[TOPIC] = topic
-        parent: Any = trace or self._tracing.no_parent
         self._until(answer, "ack", topic, attributes, parent)
 
     def nacked(self, delivery: Delivery, strategy: str, answer: Future[bool]) -> None:
         """Make the span of a nack. It ends when the failure strategy has been carried out."""
+        parent = self._context_of(delivery)
+        if self._tracing.is_dropped(parent):
+            return
         attributes = {**self._of_record("nack", delivery), STRATEGY: strategy}
-        topic = delivery.topic_partition.topic
-        self._until(answer, "nack", topic, attributes, self._context_of(delivery))
+        self._until(answer, "nack", delivery.topic_partition.topic, attributes, parent)
 
     def _of_record(self, operation: Operation, delivery: Delivery) -> Attributes:
         return {

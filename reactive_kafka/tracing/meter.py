@@ -61,7 +61,12 @@ class MessagingMeter:
     """The four metrics of the messaging conventions. Durations are in seconds."""
 
     def __init__(self, meter: Meter) -> None:
+        from opentelemetry.context import Context
+
         self._safe = SafeCaller()
+        # An SDK looks for an exemplar in the current span, which a counter has no use for. It would
+        # take a third of the time of a measurement.
+        self._no_span = Context()
         self._operation = meter.create_histogram(
             OPERATION_DURATION,
             "s",
@@ -91,8 +96,8 @@ class MessagingMeter:
 
     def sent(self, messages: int, attributes: Attributes) -> None:
         """Count messages that were sent, or could not be."""
-        self._safe.call(self._sent.add, messages, attributes)
+        self._safe.call(self._sent.add, messages, attributes, self._no_span)
 
     def consumed(self, messages: int, attributes: Attributes) -> None:
         """Count messages that the application gets."""
-        self._safe.call(self._consumed.add, messages, attributes)
+        self._safe.call(self._consumed.add, messages, attributes, self._no_span)

@@ -64,7 +64,7 @@ class SendSpans:
         self, topic: str, key: bytes | None, partition: int | None, *, is_tombstone: bool
     ) -> Span:
         """Start the span of a send. Its parent is the current span."""
-        attributes = {
+        attributes: dict[str, str | int | bool] = {
             **self._attributes.all(),
             TOPIC: topic,
             **content_attributes(key, is_tombstone=is_tombstone),

@@ -7,7 +7,6 @@ no record: the first one is printed to stderr.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from time import time, time_ns
 from types import TracebackType
@@ -134,8 +133,7 @@ class Tracing:
         no_span: Span = self._trace.INVALID_SPAN
         start_ns = time_ns() - int(began_ago_s * 1e9) if began_ago_s else None
         return self._safe.result(
-            partial(self._tracer.start_span, name, parent, kind, attributes, links, start_ns),
-            no_span,
+            self._tracer.start_span, no_span, name, parent, kind, attributes, links, start_ns
         )
 
     def end(
@@ -163,7 +161,7 @@ class Tracing:
 
     def exemplar(self, span: Span, duration_s: float) -> TraceExemplar | None:
         """Return what a histogram keeps of a span that is ending; None: it is not recorded."""
-        return self._safe.result(partial(self._exemplar, span, duration_s), None)
+        return self._safe.result(self._exemplar, None, span, duration_s)
 
     def _exemplar(self, span: Span, duration_s: float) -> TraceExemplar | None:
         context = span.get_span_context()
@@ -171,6 +169,11 @@ class Tracing:
         if not (span.is_recording() and context.trace_flags.sampled):
             return None
         return TraceExemplar(duration_s, context.trace_id, context.span_id, time())
+
+    def is_dropped(self, context: Context) -> bool:
+        """True if the span of a context is not sampled. Then spans within it are of no use."""
+        span = self._trace.get_current_span(context).get_span_context()
+        return span.is_valid and not span.trace_flags.sampled
 
     def attach(self, context: Context) -> Token[Context]:
         """Make a context the current one."""
@@ -195,9 +198,7 @@ class Tracing:
             for name, value in headers
             if name in self._header_names
         }
-        return self._safe.result(
-            partial(self._propagate.extract, carrier, self._no_parent), self._no_parent
-        )
+        return self._safe.result(self._propagate.extract, self._no_parent, carrier, self._no_parent)
 
     def links(self, records: Iterable[LinkedRecord], most: int) -> list[Link]:
         """Return links to the contexts of the first *most* records that have one."""

@@ -248,6 +248,23 @@ async def test_what_the_application_takes_by_itself_is_received_in_a_span(spans:
 
 
 @in_virtual_time
+async def test_where_a_trace_is_not_sampled_no_span_of_a_verdict_begins(spans: Spans) -> None:
+    app = make_app(**DEAD)
+
+    @app.incoming("orders")
+    async def handler(value: int) -> None:
+        if value == 2:
+            raise ValueError("bad")
+
+    unsampled = ("traceparent", b"00-" + b"7" * 32 + b"-" + b"7" * 16 + b"-00")
+    async with running(app) as test:
+        for value in (1, 2):
+            await test.send("orders", value, headers=[unsampled])
+        await test.settled()
+    assert [span.name for span in spans.all() if span.name != "commit orders"] == []
+
+
+@in_virtual_time
 async def test_a_channel_that_is_turned_off_settles_without_spans(spans: Spans) -> None:
     app = make_app(tracing_enabled=False, **DEAD)
 
