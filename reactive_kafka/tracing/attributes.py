@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from reactive_kafka.failure.headers import qualified_name
+from reactive_kafka.outgoing.reply_headers import correlation_id_of
 from reactive_kafka.records import HeaderPairs, TopicPartition
 from reactive_kafka.tracing.clusters import ClusterAttributes
 
@@ -41,6 +42,7 @@ PARTITION = "messaging.destination.partition.id"
 OFFSET = "messaging.kafka.offset"
 KEY = "messaging.kafka.message.key"
 TOMBSTONE = "messaging.kafka.message.tombstone"
+CONVERSATION = "messaging.message.conversation_id"
 
 Operation = Literal["send", "receive", "process", "ack", "nack", "commit"]
 OPERATION_TYPES: Mapping[Operation, str] = MappingProxyType(
@@ -119,15 +121,26 @@ def position_attributes(partition: TopicPartition, offset: int) -> Attributes:
     return {TOPIC: partition.topic, PARTITION: str(partition.partition), OFFSET: offset}
 
 
-def content_attributes(key: bytes | None, *, is_tombstone: bool) -> Attributes:
-    """Return the attributes with the key, if it is text, and with whether there is no value."""
-    attributes: dict[str, str | bool] = {}
+def content_attributes(
+    key: bytes | None, value: object, headers: HeaderPairs
+) -> dict[str, str | int | bool]:
+    """Return what spans say of the content of one record.
+
+    It is the key, if it is text; whether there is no value; and the id of the request, if the
+    record is a request or a reply.
+    """
+    attributes: dict[str, str | int | bool] = {}
     if key is not None:
         # The conventions leave out a key that has no canonical form as text.
         with suppress(UnicodeDecodeError):
             attributes[KEY] = key.decode()
-    if is_tombstone:
+    if value is None:
         attributes[TOMBSTONE] = True
+    if headers:
+        correlation_id = correlation_id_of(headers)
+        if correlation_id is not None:
+            with suppress(UnicodeDecodeError):
+                attributes[CONVERSATION] = correlation_id.decode()
     return attributes
 
 

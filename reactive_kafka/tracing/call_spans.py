@@ -85,7 +85,7 @@ class CallSpans:
         partition = message.topic_partition
         attributes: dict[str, str | int | bool] = {
             **self._attributes.all(),
-            **content_attributes(record.key, is_tombstone=record.value is None),
+            **content_attributes(record.key, record.value, record.headers),
             TOPIC: partition.topic,
             ATTEMPT: message.attempt,
         }

@@ -57,7 +57,7 @@ class MessageSpans:
         record = message.record
         attributes = {
             **self._of_record("receive", message),
-            **content_attributes(record.key, is_tombstone=record.value is None),
+            **content_attributes(record.key, record.value, record.headers),
         }
         tracing = self._tracing
         links = tracing.links([_linked(message)], 1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from reactive_kafka.config.settings import OutgoingSettings
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.records import RecordFields, TopicPartition
 from reactive_kafka.tracing.attributes import (
     NOTHING,
     PARTITION,
@@ -38,7 +38,7 @@ class SendSpans:
 
     def queued(self, record: QueuedRecord, topic: str, partition: int | None) -> QueuedRecord:
         """Return the record with a span, which begins now and ends with its outcome."""
-        span = self._begin(topic, record.key, partition, is_tombstone=record.value is None)
+        span = self._begin(topic, partition, record)
         return TracedSend(record, span, self._tracing)
 
     def written(self, record: QueuedRecord, durations: DurationHistogram, took_s: float) -> None:
@@ -53,21 +53,17 @@ class SendSpans:
         ends.
         """
         record = outgoing.record
-        span = self._begin(
-            outgoing.topic, record.key, outgoing.partition, is_tombstone=record.value is None
-        )
+        span = self._begin(outgoing.topic, outgoing.partition, record)
         headers = self._tracing.with_context(record.headers, span)
         self._tracing.end(span)
         return outgoing._replace(record=record._replace(headers=headers))
 
-    def _begin(
-        self, topic: str, key: bytes | None, partition: int | None, *, is_tombstone: bool
-    ) -> Span:
+    def _begin(self, topic: str, partition: int | None, record: RecordFields) -> Span:
         """Start the span of a send. Its parent is the current span."""
         attributes: dict[str, str | int | bool] = {
             **self._attributes.all(),
             TOPIC: topic,
-            **content_attributes(key, is_tombstone=is_tombstone),
+            **content_attributes(record.key, record.value, record.headers),
         }
         if partition is not None:
             attributes[PARTITION] = str(partition)

@@ -24,7 +24,7 @@ from reactive_kafka.records import RecordBytes
 from reactive_kafka.tracing.send_spans import TracedSend
 from reactive_kafka.tracing.tracer import Tracing
 from tests.app.helpers import in_virtual_time, make_app, now, running, settle_down, tp, until
-from tests.tracing.helpers import Spans, contexts, is_child, producers, traceparent
+from tests.tracing.helpers import Spans, contexts, is_child, producers, said, traceparent
 
 WAYS = [{"wait_for_write": True}, {"wait_for_write": False}, {"transactional_id": "billing"}]
 
@@ -180,6 +180,9 @@ async def test_a_request_and_its_reply_are_one_trace(spans: Spans) -> None:
     assert asked.parent is None
     assert is_child(call, asked)
     assert is_child(answered, call)
+    ids = [said(span)["messaging.message.conversation_id"] for span in (asked, call, answered)]
+    assert len(set(ids)) == 1
+    assert len(str(ids[0])) == 32
 
 
 @in_virtual_time

@@ -257,6 +257,44 @@ async def test_what_the_application_takes_by_itself_is_received_in_a_span(spans:
     assert context_of(ack).trace_id == context_of(span).trace_id
 
 
+@pytest.mark.parametrize("settings", [{}, {"commit_strategy": "latest"}])
+@in_virtual_time
+async def test_a_record_of_several_handlers_is_acked_once(
+    settings: dict[str, Any], spans: Spans
+) -> None:
+    app = make_app(broadcast=True, **settings)
+
+    @app.incoming("orders")
+    async def number(value: int) -> None: ...
+
+    @app.incoming("orders")
+    async def text(value: str) -> None: ...
+
+    async with running(app) as test:
+        await test.send("orders", 1)
+        await test.settled()
+    first, last = spans.of("process orders")
+    assert not is_child(spans.only("ack orders"), first)
+    assert is_child(spans.only("ack orders"), last)
+
+
+@in_virtual_time
+async def test_the_nack_of_one_of_several_handlers_belongs_to_its_call(spans: Spans) -> None:
+    app = make_app(**DEAD)
+
+    @app.incoming("orders", when=lambda message: message.key == b"other")
+    async def other(value: int) -> None: ...
+
+    @app.incoming("orders")
+    async def handler(value: str) -> None:
+        raise ValueError("bad")
+
+    async with running(app) as test:
+        await test.send("orders", 1)
+        await test.settled()
+    assert is_child(spans.only("nack orders"), spans.only("process orders"))
+
+
 class DropsCalls(Sampler):
     """Drops the spans of calls, and looks at no parent."""
 
