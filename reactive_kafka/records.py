@@ -67,6 +67,8 @@ class TopicIds:
     ids: Mapping[str, str]
     # The brokers that this one knows, itself included.
     alive: frozenset[int]
+    # The id of the cluster; None: the broker does not say.
+    cluster_id: str | None = None
 
 
 class RecordBytes(NamedTuple):

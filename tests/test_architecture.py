@@ -75,7 +75,7 @@ DOORS: dict[str, set[str]] = {
     "grpc_tools": {"formats.registered.proto_compiler"},
     "jsonschema": {"formats.registered.json_check", "formats.registered.json_documents"},
     "msgspec": {"formats", "spark.batches.payload_fields"},
-    "opentelemetry": {"tracing.tracer"},
+    "opentelemetry": {"tracing.meter", "tracing.tracer"},
     "prometheus_client": {"observe.prometheus"},
     "pyarrow": {"spark.batches.columns", "spark.session"},
     "pydantic": {"formats"},

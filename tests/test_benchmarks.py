@@ -12,7 +12,7 @@ import sys
 import fastavro
 import pytest
 
-from benchmarks import at_rest, orders, plan, runs, serialisers
+from benchmarks import at_rest, orders, plan, runs, serialisers, tracing
 from benchmarks.contenders import ours_formats
 from benchmarks.growth.model import Quantity, fitted, row
 from benchmarks.memory import peak_mb
@@ -237,3 +237,17 @@ def test_the_comparison_of_serialisers_measures_both_in_each_format_and_with_the
     assert away.count("SchemaMissing; the record waits") == 2
     assert away.count("by itself") == 2
     assert "| ours | 1 | 1 |" in at_once
+
+
+def test_the_cost_of_a_span_is_shown_beside_a_handler_that_does_something() -> None:
+    assert tracing.table({"nothing": 10.0, "spans": 100.0}) == [
+        "| set up | µs more | of 1 ms | of 10 ms | under 3 % from |",
+        "|---|---|---|---|---|",
+        "| nothing | 0.0 | 0.0 % | 0.0 % | 0.0 ms |",
+        "| spans | 90.0 | 9.0 % | 0.9 % | 3.0 ms |",
+    ]
+
+
+@pytest.mark.parametrize("way", tracing.WAYS)
+def test_each_way_of_tracing_is_measured(way: str) -> None:
+    assert tracing.measured(way, 20) > 0

@@ -22,6 +22,7 @@ import click
 import httpx
 import pytest
 from opentelemetry import trace
+from opentelemetry.metrics import _internal as metrics
 from opentelemetry.util._once import Once
 
 from reactive_kafka import App, TopicPartition
@@ -32,7 +33,7 @@ from reactive_kafka.config.load import read_settings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.observe.catalogue import CATALOGUE, OF_A_SUPERVISOR
 from reactive_kafka.testing import TestApp, run_in_virtual_time
-from reactive_kafka.tracing.attributes import ATTEMPT, CHANNEL, UNLINKED
+from reactive_kafka.tracing.attributes import OWN
 from tests import pages
 from tests.faults.strategies import STRATEGIES, Strategy
 from tests.pages import PAGES, ROOT, Block, Span, name
@@ -40,7 +41,6 @@ from tests.pages import PAGES, ROOT, Block, Span, name
 WITH_CODE = [
     page for page in PAGES if pages.blocks(page, "python") and page.name != "CONTRIBUTING.md"
 ]
-SPAN_ATTRIBUTES = (CHANNEL, ATTEMPT, UNLINKED)
 SETTING = re.compile(r"([a-z][a-z_.]*) = (.+)")
 
 
@@ -55,9 +55,11 @@ def laid_out(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
             (folder / block.file).write_text(block.text)
         elif block.language == "toml":
             (folder / "reactive-kafka.toml").write_text(block.text)
-    # A page may set one, which a process takes only once.
+    # A page may set providers, which a process takes only once.
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
+    monkeypatch.setattr(metrics, "_METER_PROVIDER", None)
+    monkeypatch.setattr(metrics, "_METER_PROVIDER_SET_ONCE", Once())
     monkeypatch.chdir(folder)
     # An example's page imports what stands beside it.
     monkeypatch.syspath_prepend(str(page.parent))
@@ -417,9 +419,7 @@ def test_every_metric_in_the_text_is_in_the_catalogue(page: Path) -> None:
 def test_every_dotted_name_of_the_package_leads_somewhere(page: Path) -> None:
     for span in pages.spans(page):
         if match := re.fullmatch(r"((?:reactive_kafka|App)(?:\.\w+)+)(?:\(.*\))?", span.text):
-            assert resolve(match[1]) is not None or match[1] in {*loggers(), *SPAN_ATTRIBUTES}, (
-                span.where
-            )
+            assert resolve(match[1]) is not None or match[1] in {*loggers(), *OWN}, span.where
 
 
 @cache

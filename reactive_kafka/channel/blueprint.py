@@ -17,7 +17,9 @@ from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.delivery.workers.interface import ChannelWorkers, WorkerSetup
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats import ChannelSchemas
+from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord
+from reactive_kafka.verdicts.message_watch import ReceiveWatch, VerdictWatch
 
 Decode = Callable[[bytes | None], Any]
 DecodeRecord = Callable[[RawRecord], Any]
@@ -94,3 +96,9 @@ class ChannelBlueprint:
     connector: Connector | None = None
     # The names of the functions that take its records.
     handlers: tuple[str, ...] = ()
+    # Counts its commits, through all of its sessions.
+    commit_durations: DurationHistogram = field(default_factory=DurationHistogram)
+    # Sees the verdicts of its messages. None: nothing does.
+    watch: VerdictWatch | None = None
+    # Sees the messages that the application takes by iteration. None: nothing does.
+    receives: ReceiveWatch | None = None

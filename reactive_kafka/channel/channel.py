@@ -269,7 +269,12 @@ class Channel:
             raise ValueError(
                 f"a message of channel {message.channel!r} cannot be acked by {self.name!r}"
             )
-        return verdicts_of(message.tracker).ack_up_to(message.index, metadata)
+        verdicts = verdicts_of(message.tracker)
+        answer = verdicts.ack_up_to(message.index, metadata)
+        watch = verdicts.channel.watch
+        if watch is not None:
+            watch.acked(message, answer)
+        return answer
 
     def store_offset_metadata(self, partition: PartitionLike, metadata: str) -> bool:
         """Commit a string with the next new position of a partition. The newest string counts.

@@ -98,6 +98,7 @@ class ChannelSession:
             spawn=self.spawn,
             fail=signals.fail,
             progress=signals.made_progress,
+            watch=blueprint.watch,
         )
         self.letters = LetterWriter(settings, services.connector, clock, observer, self.spawn)
         nacks = FailureHandling(

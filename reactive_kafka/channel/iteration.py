@@ -37,6 +37,9 @@ async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
     HOLDER.set(_Iteration(channel))
     if channel.status.state == "starting":
         channel.start()
+    watch = channel.blueprint.receives
+    monotonic = channel.services.clock.monotonic
+    asked_at = monotonic()
     while True:
         # Read again each time: a restart makes another session.
         session = channel.session
@@ -49,7 +52,7 @@ async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
             continue
         # Only channels with workers are ordered by key.
         assert isinstance(lane, Lane)  # noqa: S101
-        now = channel.services.clock.monotonic()
+        now = monotonic()
         missing = None
         try:
             message = _next(session, lane, reading, consumption.skipping, now)
@@ -61,7 +64,10 @@ async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
         if missing is not None:
             await _schema_comes(session, missing)
         if message is not None:
+            if watch is not None:
+                watch.received(message, monotonic() - asked_at)
             yield message
+            asked_at = monotonic()
     failure = channel.status.failure
     if failure is not None:
         raise ChannelClosedError(

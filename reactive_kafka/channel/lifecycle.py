@@ -12,6 +12,7 @@ from reactive_kafka.channel.channel_session import ChannelSession
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.channel.switch import Switch
 from reactive_kafka.channel.totals import ChannelTotals
+from reactive_kafka.commit.outcomes import CommitOutcomes
 from reactive_kafka.delivery.lanes.limits import TokenBucket
 from reactive_kafka.delivery.lanes.pauses import Pauses
 from reactive_kafka.errors import ChannelClosedError, text_of
@@ -44,7 +45,10 @@ class ChannelLifecycle:
         self._clock = blueprint.services.clock
         self._observer = blueprint.services.observer
         rate = self.settings.rate_limit
-        self._totals = ChannelTotals(limit=None if rate is None else TokenBucket(rate.per_second))
+        self._totals = ChannelTotals(
+            commits=CommitOutcomes(durations=blueprint.commit_durations),
+            limit=None if rate is None else TokenBucket(rate.per_second),
+        )
         self.status = ChannelStatus(self.settings, self._clock, self._observer)
         # A restart makes another one.
         self.session = self._new_session()

@@ -74,7 +74,7 @@ FORMAT = choice(*FORMATS, imported="module:function")
 KEY_FORMAT = choice(*KEY_FORMATS, *REGISTERED_FORMATS, imported="module:function")
 METADATA_FORMAT = choice(*KEY_FORMATS, imported="module:function")
 _HEALTH = "Include the channel in the probes."
-_TRACING = "Make spans for the channel if tracing is on."
+_TRACING = "Make spans and metrics for the channel if tracing is on."
 _LETTERS = "dead-letter-queue"
 _RETRIES = "delayed-retry-topic"
 FAILURE = choice(

@@ -251,13 +251,13 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracingSettings:
-    """Whether an application makes OpenTelemetry spans. ``enabled`` None means: if it can."""
+    """Whether an application makes OpenTelemetry spans and metrics. None means: if it can."""
 
     enabled: bool | None = setting(
         BOOLEAN,
         None,
-        "Make spans of handler calls and of sends. Default: if the extra `[otel]` is "
-        "installed and a tracer provider is set.",
+        "Make OpenTelemetry spans and metrics. Default: if the extra `[otel]` is installed, spans "
+        "if a tracer provider is set, and metrics if a meter provider is.",
     )
 
 

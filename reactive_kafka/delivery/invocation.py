@@ -79,6 +79,9 @@ class Invocation:
     leaves_threads: bool = False
     # Wraps each attempt, together with what it sends. The wrapped call takes messages.
     around: Callable[[Call], Call] | None = None
+    # The call acks its message or batch itself, so that the channel's watch sees each ack.
+    # Otherwise a worker settles records without that.
+    acks_by_message: bool = False
     # With ``latest`` the next record of a lane waits until the ack's commit is confirmed.
     awaits_commits: bool = False
 
@@ -127,8 +130,9 @@ def record_call(
     Args:
         returned: Keeps the messages that the handler leaves without a verdict.
     """
+    settles_silently = not (invocation.awaits_commits or invocation.acks_by_message)
     is_plain = invocation.emit is None and (
-        (invocation.ack == "post" and not invocation.awaits_commits)
+        (invocation.ack == "post" and settles_silently)
         or (invocation.ack == "manual" and returned is None)
     )
     call = invocation.call if is_plain else _settling(invocation, returned)
@@ -180,7 +184,10 @@ def _settling(invocation: Invocation, returned: ReturnedUnsettled | None) -> Cal
         if task is not None and task.cancelling():
             await asyncio.sleep(0)
         if emit is not None:
-            if not emit.at_once(result, message.record, message.tracker, message.index):
+            is_sent = not invocation.acks_by_message and emit.at_once(
+                result, message.record, message.tracker, message.index
+            )
+            if not is_sent:
                 await emit.answer(result, message)
         elif invocation.ack == "post":
             await message.ack()
@@ -198,6 +205,8 @@ def batch_call(invocation: Invocation) -> Call:
     call = invocation.call
     if invocation.emit is not None:
         call = _answering(call, invocation.emit)
+    if invocation.acks_by_message and invocation.ack == "post":
+        call = _acking(call)
     if invocation.around is not None:
         call = invocation.around(call)
     return call
@@ -208,6 +217,15 @@ def _answering(call: Call, emit: Sends) -> Call:
         result = await call(batch)
         await deliver_cancellation()
         await emit.answer_batch(result, batch)
+
+    return called
+
+
+def _acking(call: Call) -> Call:
+    async def called(batch: Batch[Any]) -> None:
+        await call(batch)
+        await deliver_cancellation()
+        await batch.ack()
 
     return called
 

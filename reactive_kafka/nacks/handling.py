@@ -290,13 +290,22 @@ class FailureHandling:
     def _take(self, nack: Nack) -> Future[bool]:
         """Give the record its verdict, and carry it out if it is the first one."""
         delivery = nack.delivery
-        partition = nack.partition
-        channel = partition.channel
+        channel = nack.partition.channel
         if not delivery.tracker.nack(delivery.index):
             return channel.futures.no
         nack.change("nack")
         self._hook.on_nack(delivery)
         channel.made_progress()
+        answer = self._carry_out_or_hold(nack)
+        if self._channel.watch is not None:
+            self._channel.watch.nacked(delivery, nack.strategy, answer)
+        return answer
+
+    def _carry_out_or_hold(self, nack: Nack) -> Future[bool]:
+        """Carry out a nack, now or at the next assignment."""
+        delivery = nack.delivery
+        partition = nack.partition
+        channel = partition.channel
         # Between a revocation and the next assignment nothing is carried out. The record may have
         # another owner by now, whose dead letter would be a second one.
         if partition.is_held:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from reactive_kafka.records import TopicPartition
 
@@ -55,25 +55,45 @@ AGE_BUCKETS_S = (
 )
 
 
+class TraceExemplar(NamedTuple):
+    """A duration that was counted, and the OpenTelemetry span that was recorded meanwhile."""
+
+    duration_s: float
+    trace_id: int
+    span_id: int
+    # Seconds since the epoch.
+    at: float
+
+
 class DurationHistogram:
     """Counts durations in fixed buckets. It is cheap enough for the delivery of records.
 
     One ``observe`` of prometheus_client takes 0.7 µs, and all of the work for a record should take
     about 1 µs. Here a worker adds many short calls at once.
+
+    Attributes:
+        bounds: The upper bounds of the buckets, in seconds.
+        counts: The number of durations in each bucket. The last one is above every bound.
+        sum_s: The sum of all durations, in seconds.
+        exemplars: Number of a bucket -> its last duration with a trace.
     """
 
-    __slots__ = ("bounds", "counts", "sum_s")
+    __slots__ = ("bounds", "counts", "exemplars", "sum_s")
 
     def __init__(self, bounds: Sequence[float] = DURATION_BUCKETS_S) -> None:
         self.bounds = bounds
-        # The last bucket counts durations above every bound.
         self.counts = [0] * (len(bounds) + 1)
         self.sum_s = 0.0
+        self.exemplars: dict[int, TraceExemplar] = {}
 
     def observe(self, duration_s: float, count: int = 1) -> None:
         """Count a duration, once for each of *count* records."""
         self.counts[bisect_left(self.bounds, duration_s)] += count
         self.sum_s += duration_s * count
+
+    def exemplify(self, exemplar: TraceExemplar) -> None:
+        """Keep the trace of a duration. The duration itself is counted elsewhere."""
+        self.exemplars[bisect_left(self.bounds, exemplar.duration_s)] = exemplar
 
     def observe_many_short(self, count: int, total_s: float) -> None:
         """Count *count* durations that all belong in the first bucket and sum up to *total_s*."""

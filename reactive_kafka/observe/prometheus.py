@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 
 from reactive_kafka.observe import catalogue as names
 from reactive_kafka.observe.catalogue import CATALOGUE, Metric
@@ -24,6 +25,7 @@ from reactive_kafka.observe.facts import (
     DurationHistogram,
     PartitionTotals,
     SparkFacts,
+    TraceExemplar,
 )
 from reactive_kafka.observe.health import health
 from reactive_kafka.records import TopicPartition
@@ -147,10 +149,22 @@ def _family(metric: Metric) -> Any:
     return _FAMILIES[metric.kind](metric.name, metric.meaning, labels=metric.labels)
 
 
-def _buckets(histogram: DurationHistogram) -> list[tuple[str, float]]:
-    """Return cumulative counts by upper bound, as the exposition format requires."""
+def _buckets(histogram: DurationHistogram) -> list[tuple[str, float, Exemplar | None]]:
+    """Return cumulative counts by upper bound, as the exposition format requires.
+
+    Each has the exemplar of its bucket, which only OpenMetrics shows.
+    """
     bounds = (*map(str, histogram.bounds), "+Inf")
-    return list(zip(bounds, map(float, accumulate(histogram.counts)), strict=True))
+    exemplars = map(_exemplar, map(histogram.exemplars.get, range(len(bounds))))
+    return list(zip(bounds, map(float, accumulate(histogram.counts)), exemplars, strict=True))
+
+
+def _exemplar(kept: TraceExemplar | None) -> Exemplar | None:
+    """Return an exemplar with the ids in the form of W3C's ``traceparent``."""
+    if kept is None:
+        return None
+    ids = {"trace_id": f"{kept.trace_id:032x}", "span_id": f"{kept.span_id:016x}"}
+    return Exemplar(ids, kept.duration_s, kept.at)
 
 
 def _samples(facts: AppFacts) -> Iterator[Sample]:

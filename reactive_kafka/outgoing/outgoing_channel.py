@@ -27,6 +27,7 @@ from reactive_kafka.outgoing.queue.send_queue import Partitioner
 from reactive_kafka.outgoing.queue.writer import Writer
 from reactive_kafka.outgoing.reply_headers import CORRELATION_ID, reply_to
 from reactive_kafka.outgoing.requests import Requests
+from reactive_kafka.outgoing.send_watch import SendWatch
 from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
 from reactive_kafka.outgoing.transactions.transaction import Sender
 from reactive_kafka.outgoing.transactions.transactional_writer import TransactionalWriter
@@ -80,7 +81,7 @@ class OutgoingChannel:
         partitioner: The user's choice of partitions.
         producers: Of a transactional channel.
         registered: Where the schemas of its formats come from; None: they have none.
-        make_writer: Creates the writer of a channel that is not transactional.
+        watch: Sees each record that is sent; None: nothing does.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class OutgoingChannel:
         partitioner: Partitioner | None = None,
         producers: TransactionalProducers | None = None,
         registered: SchemaSource | None = None,
-        make_writer: Callable[..., Writer] = Writer,
+        watch: SendWatch | None = None,
     ) -> None:
         self.name = settings.name
         self.settings = settings
@@ -118,7 +119,7 @@ class OutgoingChannel:
             producer = connector.producer(
                 name=settings.name, properties=producer_properties(settings)
             )
-            self.writer = make_writer(
+            self.writer = Writer(
                 settings.name,
                 producer,
                 clock,
@@ -127,6 +128,7 @@ class OutgoingChannel:
                 max_in_flight=settings.max_in_flight,
                 linger_s=settings.linger_s,
                 partitioner=partitioner,
+                watch=watch,
             )
             partitions = producer.partitions
         self.requests = Requests(
@@ -134,8 +136,11 @@ class OutgoingChannel:
         )
         # Bytes are written as they are.
         self.is_raw = settings.value_serializer in (None, "bytes") and not self.makes_events
-        # Values are encoded at once, without a wait for a registry.
-        self.is_quick = not self.makes_events and registered is None
+        # Values are encoded at once, without a wait for a registry. A writer with a watch refuses
+        # the shortcut after a record was encoded, so it would be encoded twice.
+        self.is_quick = not self.makes_events and registered is None and watch is None
+        # Of a transactional channel: there is no queue in which the watch would see its records.
+        self._watch_in_transactions = None if producers is None else watch
         # Values begin with the id of their schema. A header with the schema of the incoming record,
         # if it were passed on, would be read instead.
         self._names_schemas = settings.value_serializer in REGISTERED_FORMATS
@@ -183,16 +188,18 @@ class OutgoingChannel:
             if self.is_raw and type(value) is bytes:
                 data = value
             elif self.makes_events or is_event_type(type(value)):
-                return OutgoingChannel.prepare(self, Record(value), source)
+                return self.prepare(Record(value), source)
             else:
                 data = self.encode(value)
             outgoing = _created(
                 OutgoingRecord,
                 (self.topic, _created(RecordBytes, (data, None, (), None)), None),
             )
-            if source is None:
-                return outgoing
-            return self._propagated(source, outgoing, replies=True)
+            if source is not None:
+                outgoing = self._propagated(source, outgoing, replies=True)
+            if self._watch_in_transactions is not None:
+                outgoing = self._watch_in_transactions.in_transaction(outgoing)
+            return outgoing
         if value.channel is not None and value.channel != self.name:
             raise ConfigError(
                 f"Record(channel={value.channel!r}) is sent to the channel {self.name!r}"
@@ -231,9 +238,11 @@ class OutgoingChannel:
             OutgoingRecord,
             (topic, _created(RecordBytes, (data, key, headers, timestamp_ms)), partition),
         )
-        if source is None:
-            return outgoing
-        return self._propagated(source, outgoing, replies=value.topic is None)
+        if source is not None:
+            outgoing = self._propagated(source, outgoing, replies=value.topic is None)
+        if self._watch_in_transactions is not None:
+            outgoing = self._watch_in_transactions.in_transaction(outgoing)
+        return outgoing
 
     @property
     def why_full(self) -> str | None:

@@ -28,7 +28,12 @@ from reactive_kafka.formats.registered.channel_schemas import ChannelSchemas, Sc
 from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.memory_channels.memory_channel import MemoryChannel
 from reactive_kafka.observe.events import EndFailed
-from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
+from reactive_kafka.observe.facts import (
+    ChannelFacts,
+    DurationHistogram,
+    OutgoingFacts,
+    SparkFacts,
+)
 from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel, producer_properties
 from reactive_kafka.outgoing.target import Target
 from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
@@ -83,7 +88,7 @@ class RunChannels:
                 *(outgoing.registered for outgoing in channels.outgoing.values()),
             ]
         )
-        self.tracing = RunTracing(plan.settings.tracing)
+        self.tracing = RunTracing(plan.settings.tracing, services.clock)
         self._producers: dict[str, TransactionalProducers] = {}
         # Whether the outgoing channels have been started, and whether they are being closed.
         self._has_started = False
@@ -140,9 +145,9 @@ class RunChannels:
         def fail(error: BaseException) -> None:
             channel.writer.fail(error)
 
-        channel = self.tracing.outgoing(plan.settings)(
+        channel = OutgoingChannel(
             plan.settings,
-            services.connector,
+            self.tracing.producers(plan.settings, services.connector),
             services.clock,
             services.observer,
             services.tasks.of(fail),
@@ -151,6 +156,7 @@ class RunChannels:
             partitioner=plan.partitioner,
             producers=self._transactional(plan.settings),
             registered=plan.registered,
+            watch=self.tracing.sends(plan.settings),
         )
         if plan.registered is not None:
             plan.registered.schemas.connect(self.registry)
@@ -165,7 +171,7 @@ class RunChannels:
             services = self._services
             self._producers[transactional_id] = TransactionalProducers(
                 transactional_id,
-                services.connector,
+                self.tracing.producers(settings, services.connector),
                 services.clock,
                 settings.name,
                 producer_properties(settings),
@@ -192,6 +198,11 @@ class RunChannels:
         strategy = strategy_for(settings)
         if plan.reading.schemas is not None:
             plan.reading.schemas.connect(self.registry)
+        commit_durations = DurationHistogram()
+        services = replace(
+            services,
+            connector=self.tracing.consumers(settings, services.connector, commit_durations),
+        )
         connector = None
         if plan.spark is not None:
             connector = connector_of_ranges(settings, services.connector)
@@ -206,6 +217,9 @@ class RunChannels:
                 positions=self._positions(plan),
                 connector=connector,
                 handlers=plan.handler_names,
+                commit_durations=commit_durations,
+                watch=self.tracing.verdicts(settings),
+                receives=self.tracing.receives(settings),
             )
         )
 
@@ -245,7 +259,7 @@ class RunChannels:
     def _handler_workers(
         self, plan: IncomingPlan | MemoryPlan, *, awaits_commits: bool
     ) -> MakeWorkers:
-        spans = self.tracing.calls(plan.settings, is_kafka=isinstance(plan, IncomingPlan))
+        watch = self.tracing.calls(plan.settings, is_kafka=isinstance(plan, IncomingPlan))
         surroundings = HandlerSurroundings(
             dependencies=self._dependencies,
             target=self.outgoing.__getitem__,
@@ -259,7 +273,7 @@ class RunChannels:
             surroundings,
             self._skipping(plan),
             awaits_commits=awaits_commits,
-            spans=spans,
+            watch=watch,
         )
 
     def _spark_workers(
@@ -281,7 +295,7 @@ class RunChannels:
             observer=services.observer,
             clock=services.clock,
             schemas=schemas,
-            spans=self.tracing.calls(settings),
+            watch=self.tracing.calls(settings),
         )
         # All sessions of the channel share the runner, so its counts survive restarts.
         self._runners[settings.name] = runner

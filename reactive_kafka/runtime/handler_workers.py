@@ -32,7 +32,7 @@ from reactive_kafka.outgoing.handler_outputs import Outputs, TransactionalOutput
 from reactive_kafka.outgoing.target import Target
 from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
 from reactive_kafka.planning.channel_plans import HandlerPlan, IncomingPlan, MemoryPlan, is_chosen
-from reactive_kafka.tracing.call_spans import CallSpans
+from reactive_kafka.tracing.channel_watch import CallWatch
 from reactive_kafka.verdicts.delivery_hook import Call
 from reactive_kafka.verdicts.unawaited import checking
 
@@ -57,13 +57,13 @@ def handler_workers(
     skipping: Skipping,
     *,
     awaits_commits: bool,
-    spans: CallSpans | None,
+    watch: CallWatch | None,
 ) -> MakeWorkers:
     """Return what makes the workers of a channel with handlers, for each of its sessions.
 
     Args:
         awaits_commits: Each record is settled by itself when its handler has returned.
-        spans: Makes a span of each call. None: there are no spans.
+        watch: Watches each call. None: nothing does.
     """
     handlers = [
         replace(each, handler=surroundings.dependencies.fill(each.handler))
@@ -80,10 +80,9 @@ def handler_workers(
         decodes_keys=reading.decode_key is not None,
         is_blocking=not all(each.handler.is_async for each in plan.handlers),
         leaves_threads=not all(each.handler.is_async for each in handlers),
-        around=None if spans is None else spans.around,
         awaits_commits=awaits_commits,
     )
-    invocations = [_invocation(common, each, surroundings) for each in handlers]
+    invocations = [_invocation(common, each, surroundings, watch) for each in handlers]
     is_batch = handlers[0].handler.shape is Shape.BATCH
     chooses = is_chosen(plan.handlers) or skipping.is_needed
 
@@ -108,7 +107,10 @@ def handler_workers(
 
 
 def _invocation(
-    common: Invocation, plan: HandlerPlan, surroundings: HandlerSurroundings
+    common: Invocation,
+    plan: HandlerPlan,
+    surroundings: HandlerSurroundings,
+    watch: CallWatch | None,
 ) -> Callable[[WorkerSetup], Invocation]:
     """Return what makes the calls of one handler, for each of the channel's sessions."""
     handler = plan.handler
@@ -138,7 +140,14 @@ def _invocation(
     )
 
     def make(setup: WorkerSetup) -> Invocation:
-        made = replace(invocation, around=_nested(setup.origins.around, invocation.around))
+        watched = None
+        if watch is not None:
+            watched = partial(watch.around, durations=setup.totals.durations)
+        made = replace(
+            invocation,
+            around=_nested(setup.origins.around, watched),
+            acks_by_message=setup.channel.watch is not None,
+        )
         # Transactions belong to a session, as its partitions do.
         hook = setup.acknowledger.hook
         if targets and isinstance(hook, ExactlyOnce):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from time import monotonic
 from typing import Any
 
 from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.tracing.attributes import (
     ATTEMPT,
     COUNT,
@@ -13,12 +15,15 @@ from reactive_kafka.tracing.attributes import (
     TOPIC,
     UNLINKED,
     LinkedRecord,
-    channel_attributes,
+    OperationAttributes,
     content_attributes,
     position_attributes,
+    span_name,
 )
+from reactive_kafka.tracing.clusters import ClusterAttributes
 from reactive_kafka.tracing.tracer import CurrentSpan, Tracing
-from reactive_kafka.verdicts.batch import Batch
+from reactive_kafka.verdicts.batch import Batch, keep_batch_trace
+from reactive_kafka.verdicts.delivery import keep_trace
 from reactive_kafka.verdicts.delivery_hook import Call
 from reactive_kafka.verdicts.message import Message
 
@@ -29,33 +34,49 @@ class CallSpans:
     Args:
         tracing: Makes spans.
         settings: The settings of the channel.
-        is_kafka: False: it is a memory channel.
+        cluster: The Kafka cluster of the channel; None: it is a memory channel.
+        now: Returns the monotonic time, in seconds.
     """
 
     def __init__(
-        self, tracing: Tracing, settings: IncomingSettings, *, is_kafka: bool = True
+        self,
+        tracing: Tracing,
+        settings: IncomingSettings,
+        cluster: ClusterAttributes | None,
+        now: Callable[[], float] = monotonic,
     ) -> None:
         self._tracing = tracing
-        self._name = settings.name
-        self._is_kafka = is_kafka
-        self._channel_attributes = channel_attributes(
+        self._now = now
+        self._is_kafka = cluster is not None
+        self._attributes = OperationAttributes(
             settings.name,
             "process",
-            is_kafka=is_kafka,
+            cluster,
             group_id=settings.group_id,
             client_id=settings.client.get("client_id"),
         )
 
-    def around(self, call: Call) -> Call:
-        """Return a call that does the same in a span. Its argument is a message or a batch."""
+    def around(self, call: Call, durations: DurationHistogram) -> Call:
+        """Return a call that does the same in a span. Its argument is a message or a batch.
+
+        Args:
+            durations: Counts the calls, and keeps some of the spans as exemplars.
+        """
 
         async def call_in_span(argument: Message[Any] | Batch[Any]) -> Any:
+            # What is kept is the parent of the spans of acks and nacks.
             if isinstance(argument, Batch):
                 span = self._of_batch(argument)
+                keep_batch_trace(argument, span.context)
             else:
                 span = self._of_message(argument)
+                keep_trace(argument, span.context)
+            began = self._now()
             with span:
-                return await call(argument)
+                try:
+                    return await call(argument)
+                finally:
+                    span.exemplify(durations, self._now() - began)
 
         return call_in_span
 
@@ -63,8 +84,8 @@ class CallSpans:
         record = message.record
         partition = message.topic_partition
         attributes: dict[str, str | int | bool] = {
-            **self._channel_attributes,
-            **content_attributes(record.key, is_tombstone=record.value is None),
+            **self._attributes.all(),
+            **content_attributes(record.key, record.value, record.headers),
             TOPIC: partition.topic,
             ATTEMPT: message.attempt,
         }
@@ -72,7 +93,9 @@ class CallSpans:
             attributes |= position_attributes(partition, record.offset)
         tracing = self._tracing
         parent = tracing.context_in(record.headers)
-        span = tracing.begin(f"process {partition.topic}", tracing.consumer, attributes, parent)
+        span = tracing.begin(
+            span_name("process", partition.topic), tracing.consumer, attributes, parent
+        )
         return tracing.current(span, parent)
 
     def _of_batch(self, batch: Batch[Any]) -> CurrentSpan:
@@ -97,14 +120,18 @@ class CallSpans:
         tracing = self._tracing
         topics = sorted(topics)
         links = tracing.links(records, MOST_LINKS)
-        attributes = {**self._channel_attributes, COUNT: count, ATTEMPT: attempt}
-        name = self._name
+        attributes: dict[str, str | int | bool] = {
+            **self._attributes.all(),
+            COUNT: count,
+            ATTEMPT: attempt,
+        }
+        topic = None
         if len(topics) == 1:
-            name = topics[0]
-            attributes[TOPIC] = name
+            topic = topics[0]
+            attributes[TOPIC] = topic
         if len(links) < count:
             attributes[UNLINKED] = count - len(links)
         span = tracing.begin(
-            f"process {name}", tracing.consumer, attributes, tracing.no_parent, links
+            span_name("process", topic), tracing.consumer, attributes, tracing.no_parent, links
         )
         return tracing.current(span, tracing.no_parent)

@@ -1,24 +1,24 @@
-"""Outgoing channels that make a span of each send and put its context into the record's headers."""
+"""Makes a span of each record that an outgoing channel sends, and puts its context into headers."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reactive_kafka.config.settings import OutgoingSettings
-from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
+from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
-from reactive_kafka.outgoing.queue.writer import Writer
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import RecordFields, TopicPartition
 from reactive_kafka.tracing.attributes import (
     NOTHING,
     PARTITION,
     TOPIC,
     Attributes,
-    channel_attributes,
+    OperationAttributes,
     content_attributes,
     position_attributes,
+    span_name,
 )
+from reactive_kafka.tracing.clusters import ClusterAttributes
 from reactive_kafka.tracing.tracer import Tracing
 
 if TYPE_CHECKING:
@@ -26,26 +26,48 @@ if TYPE_CHECKING:
 
 
 class SendSpans:
-    """Makes the spans of one outgoing channel."""
+    """Makes the spans of one outgoing channel: the watch of its records."""
 
-    def __init__(self, tracing: Tracing, settings: OutgoingSettings) -> None:
-        self.tracing = tracing
-        self._channel_attributes = channel_attributes(
-            settings.name, "send", is_kafka=True, client_id=settings.client.get("client_id")
+    def __init__(
+        self, tracing: Tracing, settings: OutgoingSettings, cluster: ClusterAttributes
+    ) -> None:
+        self._tracing = tracing
+        self._attributes = OperationAttributes(
+            settings.name, "send", cluster, client_id=settings.client.get("client_id")
         )
 
-    def begin(
-        self, topic: str, key: bytes | None, partition: int | None, *, is_tombstone: bool
-    ) -> Span:
+    def queued(self, record: QueuedRecord, topic: str, partition: int | None) -> QueuedRecord:
+        """Return the record with a span, which begins now and ends with its outcome."""
+        span = self._begin(topic, partition, record)
+        return TracedSend(record, span, self._tracing)
+
+    def written(self, record: QueuedRecord, durations: DurationHistogram, took_s: float) -> None:
+        """Keep the span of a record that is written as an exemplar."""
+        if isinstance(record, TracedSend):
+            record.exemplify(durations, took_s)
+
+    def in_transaction(self, outgoing: OutgoingRecord) -> OutgoingRecord:
+        """Return the record with the context of a span in its headers.
+
+        The span says that the record was accepted into a transaction. It does not say how that
+        ends.
+        """
+        record = outgoing.record
+        span = self._begin(outgoing.topic, outgoing.partition, record)
+        headers = self._tracing.with_context(record.headers, span)
+        self._tracing.end(span)
+        return outgoing._replace(record=record._replace(headers=headers))
+
+    def _begin(self, topic: str, partition: int | None, record: RecordFields) -> Span:
         """Start the span of a send. Its parent is the current span."""
-        attributes = {
-            **self._channel_attributes,
+        attributes: dict[str, str | int | bool] = {
+            **self._attributes.all(),
             TOPIC: topic,
-            **content_attributes(key, is_tombstone=is_tombstone),
+            **content_attributes(record.key, record.value, record.headers),
         }
         if partition is not None:
             attributes[PARTITION] = str(partition)
-        return self.tracing.begin(f"send {topic}", self.tracing.producer, attributes)
+        return self._tracing.begin(span_name("send", topic), self._tracing.producer, attributes)
 
 
 class TracedSend(QueuedRecord):
@@ -79,69 +101,16 @@ class TracedSend(QueuedRecord):
         self._end(error=error)
         self._inner.fail(error)
 
+    def exemplify(self, durations: DurationHistogram, took_s: float) -> None:
+        """Keep the span with a duration that *durations* counts, if the span is recorded."""
+        exemplar = None
+        if self._span is not None:
+            exemplar = self._tracing.exemplar(self._span, took_s)
+        if exemplar is not None:
+            durations.exemplify(exemplar)
+
     def _end(self, attributes: Attributes = NOTHING, error: BaseException | None = None) -> None:
         span = self._span
         self._span = None
         if span is not None:
             self._tracing.end(span, error, attributes)
-
-
-class TracedWriter(Writer):
-    """A writer that makes a span of each record, from accepting it until the broker has it."""
-
-    def __init__(self, spans: SendSpans, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._spans = spans
-        # The shortcut for single records makes no span, so it refuses every record here.
-        self.take = lambda record, topic_name: False
-
-    def put_now(
-        self,
-        record: QueuedRecord,
-        topic: str,
-        partition: int | None = None,
-        *,
-        has_waited: bool = False,
-    ) -> None:
-        span = self._spans.begin(topic, record.key, partition, is_tombstone=record.value is None)
-        try:
-            super().put_now(
-                TracedSend(record, span, self._spans.tracing),
-                topic,
-                partition,
-                has_waited=has_waited,
-            )
-        except BaseException as error:
-            self._spans.tracing.end(span, error)
-            raise
-
-
-class TracedChannel(OutgoingChannel):
-    """An outgoing channel without transactions whose sends have spans."""
-
-    def __init__(self, spans: SendSpans, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named, make_writer=partial(TracedWriter, spans))
-        # The shortcut would refuse each record after encoding it, so it would be encoded twice.
-        self.is_quick = False
-
-
-class TracedTransactions(OutgoingChannel):
-    """A transactional outgoing channel whose sends have spans.
-
-    A span says that a record was accepted into a transaction. It does not say how that ends.
-    """
-
-    def __init__(self, spans: SendSpans, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._spans = spans
-
-    def prepare(self, value: Any, source: RawRecord | None = None) -> OutgoingRecord:
-        outgoing = super().prepare(value, source)
-        record = outgoing.record
-        tracing = self._spans.tracing
-        span = self._spans.begin(
-            outgoing.topic, record.key, outgoing.partition, is_tombstone=record.value is None
-        )
-        headers = tracing.with_context(record.headers, span)
-        tracing.end(span)
-        return outgoing._replace(record=record._replace(headers=headers))

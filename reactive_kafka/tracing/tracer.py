@@ -7,18 +7,21 @@ no record: the first one is printed to stderr.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from time import time, time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from reactive_kafka.config.tables import TracingSettings
 from reactive_kafka.errors import MissingExtraError, describe
 from reactive_kafka.observe.events.base import SafeCaller
+from reactive_kafka.observe.facts import DurationHistogram, TraceExemplar
 from reactive_kafka.records import HeaderPairs
 from reactive_kafka.tracing.attributes import (
     ERROR_TYPE,
     NAME,
     NOTHING,
+    SCHEMA_URL,
     Attributes,
     LinkedRecord,
     error_type,
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
 def tracing_of(settings: TracingSettings) -> Tracing | None:
     """Return what makes the spans of a run. None: turned off, no provider, or not installed."""
-    if settings.enabled is False or not _is_installed():
+    if settings.enabled is False or not is_installed():
         return None
     from opentelemetry.trace import (
         NoOpTracer,
@@ -46,7 +49,7 @@ def tracing_of(settings: TracingSettings) -> Tracing | None:
     provider = get_tracer_provider()
     if isinstance(provider, ProxyTracerProvider | NoOpTracerProvider):
         return None
-    tracer = provider.get_tracer(NAME)
+    tracer = provider.get_tracer(NAME, package_version(), schema_url=SCHEMA_URL)
     if isinstance(tracer, NoOpTracer):
         # The SDK gives such a tracer if OTEL_SDK_DISABLED is set.
         return None
@@ -59,11 +62,20 @@ def check_tracing(settings: TracingSettings) -> None:
     Raises:
         MissingExtraError: It is not.
     """
-    if settings.enabled and not _is_installed():
+    if settings.enabled and not is_installed():
         raise MissingExtraError("[tracing] enabled = true", "otel")
 
 
-def _is_installed() -> bool:
+def package_version() -> str | None:
+    """Return the version of this package; None: it runs from its sources, not installed."""
+    try:
+        return version(NAME)
+    except PackageNotFoundError:
+        return None
+
+
+def is_installed() -> bool:
+    """Return whether OpenTelemetry's API is installed."""
     try:
         import opentelemetry.trace  # noqa: F401
     except ModuleNotFoundError as missing:
@@ -88,6 +100,11 @@ class Tracing:
         self._header_names = frozenset(propagate.get_global_textmap().fields)
 
     @property
+    def client(self) -> SpanKind:
+        """The kind of the spans of receiving and settling."""
+        return self._trace.SpanKind.CLIENT
+
+    @property
     def consumer(self) -> SpanKind:
         """The kind of the spans of calls."""
         return self._trace.SpanKind.CONSUMER
@@ -104,11 +121,19 @@ class Tracing:
         attributes: Attributes,
         parent: Context | None = None,
         links: Sequence[Link] = (),
+        *,
+        began_ago_s: float = 0.0,
     ) -> Span:
-        """Start a span, which the caller must end. *parent* None: the current context."""
+        """Start a span, which the caller must end.
+
+        Args:
+            parent: None: the current context.
+            began_ago_s: How long ago it began, in seconds.
+        """
         no_span: Span = self._trace.INVALID_SPAN
+        start_ns = time_ns() - int(began_ago_s * 1e9) if began_ago_s else None
         return self._safe.result(
-            partial(self._tracer.start_span, name, parent, kind, attributes, links), no_span
+            self._tracer.start_span, no_span, name, parent, kind, attributes, links, start_ns
         )
 
     def end(
@@ -128,7 +153,27 @@ class Tracing:
 
     def current(self, span: Span, parent: Context) -> CurrentSpan:
         """Return a block in which the span is the current one, and that ends it."""
-        return CurrentSpan(self, span, self._trace.set_span_in_context(span, parent))
+        return CurrentSpan(self, span, self.inside(span, parent))
+
+    def inside(self, span: Span, parent: Context | None = None) -> Context:
+        """Return the context of what happens in a span. *parent* None: the current context."""
+        return self._trace.set_span_in_context(span, parent)
+
+    def exemplar(self, span: Span, duration_s: float) -> TraceExemplar | None:
+        """Return what a histogram keeps of a span that is ending; None: it is not recorded."""
+        return self._safe.result(self._exemplar, None, span, duration_s)
+
+    def _exemplar(self, span: Span, duration_s: float) -> TraceExemplar | None:
+        context = span.get_span_context()
+        # A span that is not sampled is never exported, so its trace would lead nowhere.
+        if not (span.is_recording() and context.trace_flags.sampled):
+            return None
+        return TraceExemplar(duration_s, context.trace_id, context.span_id, time())
+
+    def is_dropped(self, context: Context) -> bool:
+        """True if the span of a context is not sampled. Then spans within it are of no use."""
+        span = self._trace.get_current_span(context).get_span_context()
+        return span.is_valid and not span.trace_flags.sampled
 
     def attach(self, context: Context) -> Token[Context]:
         """Make a context the current one."""
@@ -153,9 +198,7 @@ class Tracing:
             for name, value in headers
             if name in self._header_names
         }
-        return self._safe.result(
-            partial(self._propagate.extract, carrier, self._no_parent), self._no_parent
-        )
+        return self._safe.result(self._propagate.extract, self._no_parent, carrier, self._no_parent)
 
     def links(self, records: Iterable[LinkedRecord], most: int) -> list[Link]:
         """Return links to the contexts of the first *most* records that have one."""
@@ -185,15 +228,21 @@ class CurrentSpan:
     An error that leaves the block becomes the error of the span.
     """
 
-    __slots__ = ("_context", "_span", "_token", "_tracing")
+    __slots__ = ("_span", "_token", "_tracing", "context")
 
     def __init__(self, tracing: Tracing, span: Span, context: Context) -> None:
         self._tracing = tracing
         self._span = span
-        self._context = context
+        self.context = context
+
+    def exemplify(self, durations: DurationHistogram, duration_s: float) -> None:
+        """Keep the span with a duration that *durations* counts, if the span is recorded."""
+        exemplar = self._tracing.exemplar(self._span, duration_s)
+        if exemplar is not None:
+            durations.exemplify(exemplar)
 
     def __enter__(self) -> None:
-        self._token = self._tracing.attach(self._context)
+        self._token = self._tracing.attach(self.context)
 
     def __exit__(
         self,

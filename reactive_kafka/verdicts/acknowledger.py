@@ -63,6 +63,7 @@ class Acknowledger:
         awaited_by: Those who wait for room or for the end of a drain. Verdicts are reported to the
             channel only while there is one.
         failure: What the channel has failed for.
+        watch: Sees the verdicts; None: nothing does.
         skips: Settles records that no handler gets.
 
     Args:
@@ -89,6 +90,7 @@ class Acknowledger:
         self.hook = hook
         self.request_commit = request_commit
         self.decode_key = decode_key
+        self.watch = channel.watch
         self.has_events = has_events
         self.has_events_only = settings.value_deserializer == EVENTS
         self.awaits_commits = settings.commit_strategy == "latest"

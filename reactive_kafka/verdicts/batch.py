@@ -44,9 +44,11 @@ class Batch(Sequence[Message[T]], Generic[T]):
     Each message may be settled by itself. ``ack`` and ``nack`` apply to those without a verdict.
     """
 
-    __slots__ = ("_made", "_pieces")
+    __slots__ = ("_made", "_pieces", "_trace")
 
     def __init__(self, messages: Iterable[Message[T]]) -> None:
+        # What the channel's watch keeps with the batch.
+        self._trace: object = None
         # None: they have to be made from the pieces.
         self._made: tuple[Message[T], ...] | None = tuple(messages)
         self._pieces: Sequence[Piece] = ()
@@ -76,7 +78,7 @@ class Batch(Sequence[Message[T]], Generic[T]):
 
     def ack(self) -> Future[bool]:
         """Ack every message without a verdict; True if that was at least one."""
-        return self._same_verdict(self._messages, lambda message: message.ack())
+        return self._ack(self._messages)
 
     def nack(self, reason: BaseException) -> Future[bool]:
         """Nack every message without a verdict; True if that was at least one."""
@@ -100,8 +102,17 @@ class Batch(Sequence[Message[T]], Generic[T]):
             # By identity: messages of the same content are not the same message.
             if candidate is message:
                 up_to_message = self._messages[: position + 1]
-                return self._same_verdict(up_to_message, lambda message: message.ack())
+                return self._ack(up_to_message)
         raise ValueError(f"{message!r} is not in this batch")
+
+    def _ack(self, messages: Sequence[Message[T]]) -> Future[bool]:
+        answer = self._same_verdict(
+            messages, lambda message: verdicts_of(message.tracker).ack(message.index)
+        )
+        watch = verdicts_of(messages[0].tracker).channel.watch
+        if watch is not None:
+            watch.acked_together(messages, answer, self._trace)
+        return answer
 
     def _same_verdict(
         self, messages: Sequence[Message[T]], settle: Callable[[Message[T]], Future[bool]]
@@ -130,6 +141,11 @@ def batch_of(pieces: Sequence[Piece]) -> Batch[Any]:
     batch._made = None
     batch._pieces = pieces
     return batch
+
+
+def keep_batch_trace(batch: Batch[Any], trace: object) -> None:
+    """Keep with a batch what the channel's watch gets back when the batch is acked."""
+    batch._trace = trace
 
 
 def settle_all(messages: Sequence[Message[Any]]) -> None:

@@ -11,6 +11,7 @@ from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
+from reactive_kafka.verdicts.message_watch import VerdictWatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,7 @@ class ChannelContext:
         totals: The counters of a partition, over all its assignments.
         fail: Stops the channel; False if it was stopping or had failed before.
         progress: Called when a verdict may have made room, or may have ended a drain.
+        watch: Sees each verdict; None: nothing does.
     """
 
     settings: IncomingSettings
@@ -30,3 +32,4 @@ class ChannelContext:
     spawn: Spawn
     fail: Callable[[BaseException], bool]
     progress: Callable[[], None]
+    watch: VerdictWatch | None = None

@@ -16,8 +16,8 @@ class Delivery:
 
     :class:`Message` extends it: a handler's message is its own delivery. So the hot path makes one
     object per record, and reads ``tracker`` and ``index`` as slots. A message that held a delivery
-    would cost a second object for each record. ``Message.__dir__`` leaves out the two slots: they
-    are not public.
+    would cost a second object for each record. ``Message.__dir__`` leaves out the slots that are
+    not public.
 
     There is no ``__init__``, here and in Message, for the reason that ``new_message`` gives.
 
@@ -26,11 +26,13 @@ class Delivery:
         index: Its arrival number in that tracker.
     """
 
-    __slots__ = ("index", "record", "tracker")
+    __slots__ = ("_trace", "index", "record", "tracker")
 
     tracker: OffsetTracker
     index: int
     record: RawRecord
+    # What the channel's watch keeps with it. It is unset where nothing watches.
+    _trace: object
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -41,6 +43,16 @@ class Delivery:
     def offset(self) -> int:
         """Its offset in the partition."""
         return self.record.offset
+
+
+def keep_trace(delivery: Delivery, trace: object) -> None:
+    """Keep with a delivery what the channel's watch asks for at its verdict."""
+    delivery._trace = trace
+
+
+def trace_of(delivery: Delivery) -> object:
+    """Return what ``keep_trace`` has kept; None: nothing."""
+    return getattr(delivery, "_trace", None)
 
 
 def is_open(delivery: Delivery) -> bool:

@@ -42,6 +42,10 @@ class ThreadVerdict:
         """Return whether there is an answer."""
         return self._answer.done()
 
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+        """Call *callback* with a future that has the answer, in whichever thread gives it."""
+        self._answer.add_done_callback(callback)
+
     def __await__(self) -> Generator[Any, None, Any]:
         return asyncio.wrap_future(self._answer).__await__()
 

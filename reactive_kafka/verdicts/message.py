@@ -145,7 +145,12 @@ class Message(Delivery, Generic[T]):
         Cancellation:
             Safe. The future is this caller's own; the verdict counts all the same.
         """
-        return verdicts_of(self.tracker).ack(self.index, metadata)
+        verdicts = verdicts_of(self.tracker)
+        answer = verdicts.ack(self.index, metadata)
+        watch = verdicts.channel.watch
+        if watch is not None:
+            watch.acked(self, answer)
+        return answer
 
     def nack(self, reason: BaseException, *, record: Record | None = None) -> Future[bool]:
         """Say that the work failed: the channel's failure strategy decides about the record.

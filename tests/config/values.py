@@ -12,6 +12,7 @@ from reactive_kafka.config.tables import (
     RestartSettings,
     RetrySettings,
     TopicSettings,
+    TracingSettings,
 )
 
 
@@ -41,3 +42,7 @@ def delayed_retry_settings(**values: Any) -> DelayedRetrySettings:
 
 def topic_settings(**values: Any) -> TopicSettings:
     return TopicSettings(**values)
+
+
+def tracing_settings(**values: Any) -> TracingSettings:
+    return TracingSettings(**values)

@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +107,16 @@ class Prometheus:
             raise AssertionError(f"{expression} is {len(series)} series: {series}")
         return series[0][1] if series else None
 
+    async def exemplars(self, expression: str) -> list[dict[str, Any]]:
+        """The exemplars of the last minute of the series that *expression* names."""
+        now = time.time()
+        answer = await self.client.get(
+            f"{self.url}/api/v1/query_exemplars",
+            params={"query": expression, "start": str(now - 60), "end": str(now + 60)},
+        )
+        answer.raise_for_status()
+        return [found for series in answer.json()["data"] for found in series["exemplars"]]
+
     async def until(self, expression: str, value: float, timeout_s: float = 15.0) -> None:
         """Wait until *expression* has *value*.
 
@@ -176,6 +187,7 @@ def _start(
         f"--storage.tsdb.path={data}",
         f"--web.listen-address=127.0.0.1:{port}",
         "--log.level=warn",
+        "--enable-feature=exemplar-storage",
     ]
     with log.open("w") as sink:
         return subprocess.Popen(command, stdout=sink, stderr=subprocess.STDOUT)

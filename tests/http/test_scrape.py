@@ -1,6 +1,7 @@
 """A real Prometheus scrapes the endpoints and is asked by its own query API."""
 
 import dataclasses
+import time
 from pathlib import Path
 
 import httpx
@@ -8,7 +9,7 @@ import pytest
 
 from reactive_kafka.http.asgi import make_asgi
 from reactive_kafka.http.server import serve
-from reactive_kafka.observe.facts import DurationHistogram, PartitionTotals
+from reactive_kafka.observe.facts import DurationHistogram, PartitionTotals, TraceExemplar
 from tests.harness.prometheus import running_prometheus
 from tests.http.applike import FactsApp
 from tests.observe.samples import ORDERS_0, app, channel, outgoing, poison, spark
@@ -68,3 +69,18 @@ async def test_prometheus_takes_every_metric_with_its_type(tmp_path: Path) -> No
         assert types["reactive_kafka_commits"] == "counter"
         assert types["reactive_kafka_lag_records"] == "gauge"
         assert types["reactive_kafka_commit_duration_seconds"] == "histogram"
+
+
+async def test_prometheus_stores_the_trace_of_a_duration(tmp_path: Path) -> None:
+    durations = DurationHistogram()
+    durations.observe(0.02)
+    durations.exemplify(TraceExemplar(0.02, 0xABC, 0xDEF, time.time()))
+    served = FactsApp(app(channel(handler_durations=durations)))
+    async with (
+        serve(make_asgi(served), "127.0.0.1", 0) as server,
+        running_prometheus([f"127.0.0.1:{server.port}"], tmp_path) as prometheus,
+    ):
+        await prometheus.until("reactive_kafka_handler_duration_seconds_count", 1)
+        found = await prometheus.exemplars("reactive_kafka_handler_duration_seconds_bucket")
+    assert found[0]["labels"] == {"trace_id": f"{0xABC:032x}", "span_id": f"{0xDEF:016x}"}
+    assert float(found[0]["value"]) == 0.02

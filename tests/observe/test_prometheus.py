@@ -8,7 +8,12 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from reactive_kafka.observe.catalogue import CATALOGUE
-from reactive_kafka.observe.facts import AppFacts, DurationHistogram, PartitionTotals
+from reactive_kafka.observe.facts import (
+    AppFacts,
+    DurationHistogram,
+    PartitionTotals,
+    TraceExemplar,
+)
 from reactive_kafka.observe.prometheus import registry, render, snapshot
 from tests.observe.samples import (
     ORDERS_0,
@@ -202,6 +207,35 @@ def test_the_accept_header_of_a_real_prometheus_gets_openmetrics() -> None:
     body, content_type = render(registry(app), OPENMETRICS_OF_PROMETHEUS)
     assert content_type.startswith("application/openmetrics-text; version=1.0.0")
     assert body.endswith(b"# EOF\n")
+
+
+def with_a_trace() -> AppFacts:
+    durations = DurationHistogram()
+    for duration_s in (0.02, 0.3):
+        durations.observe(duration_s)
+    durations.exemplify(TraceExemplar(0.02, 0xABC, 0xDEF, 1_700_000_000.5))
+    return app(channel(handler_durations=durations))
+
+
+def test_openmetrics_shows_the_trace_of_a_duration_at_its_bucket() -> None:
+    text = render(registry(with_a_trace), OPENMETRICS_OF_PROMETHEUS)[0].decode()
+    found = {
+        sample.labels["le"]: sample.exemplar
+        for family in parse_openmetrics(text)
+        for sample in family.samples
+        if sample.exemplar is not None
+    }
+    (bucket,) = found
+    exemplar = found[bucket]
+    assert bucket == "0.025"
+    assert exemplar.labels == {"trace_id": f"{0xABC:032x}", "span_id": f"{0xDEF:016x}"}
+    assert (exemplar.value, float(exemplar.timestamp)) == (0.02, 1_700_000_000.5)
+
+
+def test_prometheus_text_has_no_place_for_traces() -> None:
+    text = render(registry(with_a_trace), "")[0].decode()
+    assert "trace_id" not in text
+    assert list(parse_text(text))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The tracer provider of a test, whose spans are kept in memory."""
+"""The providers of a test, whose spans and measurements are kept in memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.tracing.helpers import Spans, provided
+from tests.tracing.helpers import Measures, Spans, measured, provided
 
 
 @pytest.fixture
@@ -16,3 +16,10 @@ def spans() -> Iterator[Spans]:
     """
     with provided() as spans:
         yield spans
+
+
+@pytest.fixture
+def measures() -> Iterator[Measures]:
+    """What is measured; the application finds the provider as one that it has set itself."""
+    with measured() as measures:
+        yield measures

@@ -6,9 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, Metric, NumberDataPoint
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -22,9 +26,9 @@ Header = tuple[str, bytes | None]
 class Spans:
     """What was exported, the first to end first."""
 
-    def __init__(self) -> None:
+    def __init__(self, provider: TracerProvider | None = None) -> None:
         self.exporter = InMemorySpanExporter()
-        self.provider = TracerProvider(shutdown_on_exit=False)
+        self.provider = provider or TracerProvider(shutdown_on_exit=False)
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.tracer = self.provider.get_tracer("test")
 
@@ -38,18 +42,35 @@ class Spans:
         (span,) = self.of(name)
         return span
 
+    def handling(self) -> list[ReadableSpan]:
+        """All but those that settle records."""
+        return [span for span in self.all() if operation_type(span) != "settle"]
+
     def names(self) -> list[str]:
-        return [span.name for span in self.all()]
+        """The names of `handling`."""
+        return [span.name for span in self.handling()]
+
+    def clear(self) -> None:
+        self.exporter.clear()
 
 
 @contextmanager
-def provided() -> Iterator[Spans]:
+def provided(provider: TracerProvider | None = None) -> Iterator[Spans]:
     """A provider in the place of the process's one, which can be set only once."""
-    spans = Spans()
+    spans = Spans(provider)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace, "_TRACER_PROVIDER", spans.provider)
         yield spans
     spans.provider.shutdown()
+
+
+def said(span: ReadableSpan) -> dict[str, object]:
+    """The attributes of a span."""
+    return dict(span.attributes or {})
+
+
+def operation_type(span: ReadableSpan) -> object:
+    return said(span).get("messaging.operation.type")
 
 
 def context_of(span: ReadableSpan) -> SpanContext:
@@ -86,3 +107,64 @@ def number_of(context: SpanContext | None) -> int | None:
 
 def contexts(headers: HeaderPairs) -> list[Header]:
     return [header for header in headers if header[0] == "traceparent"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One data point of a metric: the sum of a counter, or a histogram."""
+
+    attributes: dict[str, object]
+    value: float
+    count: int
+    bounds: tuple[float, ...]
+
+
+class Measures:
+    """What was measured since the start of a test."""
+
+    def __init__(self) -> None:
+        self._reader = InMemoryMetricReader()
+        self.provider = MeterProvider([self._reader], shutdown_on_exit=False)
+
+    def metrics(self) -> dict[str, Metric]:
+        """Name -> metric, as the SDK exports it."""
+        data = self._reader.get_metrics_data()
+        if data is None:
+            return {}
+        return {
+            metric.name: metric
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+        }
+
+    def of(self, name: str, **wanted: object) -> list[Point]:
+        """The points of a metric that have these attributes, given with ``_`` instead of ``.``."""
+        found = self.metrics().get(name)
+        points = [] if found is None else [_point(each) for each in found.data.data_points]
+        return [
+            point
+            for point in points
+            if wanted.items()
+            <= {key.replace(".", "_"): value for key, value in point.attributes.items()}.items()
+        ]
+
+    def only(self, name: str, **wanted: object) -> Point:
+        (point,) = self.of(name, **wanted)
+        return point
+
+
+def _point(point: Any) -> Point:
+    if isinstance(point, NumberDataPoint):
+        return Point(dict(point.attributes or {}), point.value, 1, ())
+    return Point(dict(point.attributes), point.sum, point.count, tuple(point.explicit_bounds))
+
+
+@contextmanager
+def measured() -> Iterator[Measures]:
+    """A meter provider in the place of the process's one, which can be set only once."""
+    measures = Measures()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("opentelemetry.metrics._internal._METER_PROVIDER", measures.provider)
+        yield measures
+    measures.provider.shutdown()

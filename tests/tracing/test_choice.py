@@ -73,10 +73,16 @@ def is_untouched(test: TestApp) -> bool:
     invoices, memory = channels.outgoing["invoices"], channels.outgoing["m"]
     runner: Any = workers._runner
     assert isinstance(memory, MemoryTarget)
+    blueprint = inside(test.app).blueprint
     return (
         runner._invocation.around is None
-        and type(invoices) is OutgoingChannel
-        and type(invoices.writer) is Writer
+        and blueprint.watch is None
+        and blueprint.receives is None
+        and blueprint.services.connector is channels._services.connector
+        and isinstance(invoices, OutgoingChannel)
+        and isinstance(invoices.writer, Writer)
+        and invoices.is_quick
+        and invoices.writer.take == invoices.writer._queue.accept
         and memory._traced is None
     )
 
@@ -197,7 +203,9 @@ async def told_at_the_start(caplog: pytest.LogCaptureFixture, **tables: Any) -> 
 
 @in_virtual_time
 async def test_a_demand_without_a_provider_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    said = "[tracing] enabled = true has no effect: there was no tracer provider"
+    said = (
+        "[tracing] enabled = true has no effect: there was no tracer provider and no meter provider"
+    )
     demanded = {"tracing": {"enabled": True}}
     assert said in await told_at_the_start(caplog, **demanded)
     assert "[tracing]" not in await told_at_the_start(caplog)
@@ -236,9 +244,10 @@ def test_the_package_imports_no_opentelemetry() -> None:
 def test_a_run_that_is_turned_off_imports_none() -> None:
     code = """
 import sys
+from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.tables import TracingSettings
 from reactive_kafka.runtime.tracing import RunTracing
-RunTracing(TracingSettings(enabled=False))
+RunTracing(TracingSettings(enabled=False), SYSTEM_CLOCK)
 assert 'opentelemetry' not in sys.modules, 'imported'
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -167,12 +167,12 @@ def test_each_call_belongs_to_the_send_of_its_record_and_each_send_to_its_call(
     flow, numbers = drawn
     with provided() as spans:
         came_out = play(flow, numbers)
-    left = {id(span) for span in spans.all()}
+    left = {id(span) for span in spans.handling()}
     for number in range(numbers):
         context = producers(number + 1)
         for stage in range(len(flow.shapes)):
             topics = (f"process s{stage}", f"process s{stage}_retry_1000")
-            calls = of_context([span for span in spans.all() if span.name in topics], context)
+            calls = of_context([span for span in spans.handling() if span.name in topics], context)
             assert len(calls) == FAILURES[flow.fates[stage, number]] + 1
             assert [span.status.status_code is StatusCode.ERROR for span in calls] == [True] * (
                 len(calls) - 1

@@ -24,7 +24,7 @@ from reactive_kafka.records import RecordBytes
 from reactive_kafka.tracing.send_spans import TracedSend
 from reactive_kafka.tracing.tracer import Tracing
 from tests.app.helpers import in_virtual_time, make_app, now, running, settle_down, tp, until
-from tests.tracing.helpers import Spans, contexts, is_child, producers, traceparent
+from tests.tracing.helpers import Spans, contexts, is_child, producers, said, traceparent
 
 WAYS = [{"wait_for_write": True}, {"wait_for_write": False}, {"transactional_id": "billing"}]
 
@@ -111,6 +111,8 @@ async def test_a_span_says_where_the_record_stands(spans: Spans) -> None:
         "messaging.kafka.message.key": "ada",
         "messaging.kafka.message.tombstone": True,
         "messaging.client.id": "shop-1",
+        "server.address": "localhost",
+        "server.port": 9092,
         "reactive_kafka.channel": "invoices",
     }
     assert dict(second.attributes or {})["messaging.kafka.offset"] == at.offset == 1
@@ -171,13 +173,16 @@ async def test_a_request_and_its_reply_are_one_trace(spans: Spans) -> None:
     emitter = app.emitter("requests")
     async with running(app):
         assert await emitter.request(4, reply_type=int, timeout="1m") == 8
-        await until(lambda: len(spans.all()) == 3)
+        await until(lambda: len(spans.handling()) == 3)
     asked, call, answered = (
         spans.only(name) for name in ("send requests", "process requests", "send requests-replies")
     )
     assert asked.parent is None
     assert is_child(call, asked)
     assert is_child(answered, call)
+    ids = [said(span)["messaging.message.conversation_id"] for span in (asked, call, answered)]
+    assert len(set(ids)) == 1
+    assert len(str(ids[0])) == 32
 
 
 @in_virtual_time

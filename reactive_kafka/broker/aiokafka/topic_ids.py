@@ -186,7 +186,8 @@ async def _ask(
     except NotImplementedError:
         # aiokafka raises this if the broker does not have this version.
         return None
-    return TopicIds(node, ids_of(answer), frozenset(broker[0] for broker in answer.brokers))
+    alive = frozenset(broker[0] for broker in answer.brokers)
+    return TopicIds(node, ids_of(answer), alive, answer.cluster_id or None)
 
 
 def ids_of(answer: Any) -> dict[str, str]:

@@ -32,7 +32,7 @@ from reactive_kafka.observe.events import AlsoFailed
 from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.acknowledger import Acknowledger, verdicts_of
 from reactive_kafka.verdicts.channel_context import ChannelContext
-from reactive_kafka.verdicts.delivery import failure_of, is_open
+from reactive_kafka.verdicts.delivery import failure_of, is_open, keep_trace, trace_of
 from reactive_kafka.verdicts.delivery_hook import Call, DeliveryHook
 from reactive_kafka.verdicts.message import Message, new_message
 
@@ -225,8 +225,13 @@ def _settling_call(branch: Branch, hook: DeliveryHook, returned: ReturnedUnsettl
     own_call = record_call(branch.invocation, returned, hook)
 
     async def called(message: Message[Any]) -> None:
-        message = branch.own(message)
-        await own_call.call(message if own_call.wants_message else message.payload)
+        own = branch.own(message)
+        try:
+            await own_call.call(own if own_call.wants_message else own.payload)
+        finally:
+            if own is not message:
+                # The nack of the message belongs to this call, too.
+                keep_trace(message, trace_of(own))
         if own_call.settles_on_return:
             await deliver_cancellation()
             message.tracker.settle(message.index)
@@ -294,10 +299,17 @@ class Broadcast(RecordHandler):
         self._progress.pop(place, None)
         if not progress.is_taken:
             self._choice.unmatched(message)
-        elif self.invocation.awaits_commits:
-            await verdicts_of(message.tracker).settle(message.index)
+        elif self.invocation.awaits_commits or self.invocation.acks_by_message:
+            await self._ack(message)
         else:
             message.tracker.settle(message.index)
+
+    async def _ack(self, message: Message[Any]) -> None:
+        """Ack a message that all of its handlers are done with."""
+        answer = verdicts_of(message.tracker).settle(message.index)
+        if self._channel.watch is not None:
+            self._channel.watch.acked(message, answer)
+        await answer
 
     def _has_branch(self, progress: BroadcastProgress) -> bool:
         return progress.position < len(self._branches)
@@ -352,4 +364,15 @@ def _sending_call(branch: Branch) -> Call:
             await invocation.emit.write(result, message.record)
 
     call = called if invocation.around is None else invocation.around(called)
-    return lambda message: call(branch.own(message))
+    if branch.read is None:
+        return call
+
+    async def call_with_own(message: Message[Any]) -> None:
+        own = branch.own(message)
+        try:
+            await call(own)
+        finally:
+            # The ack and the nack of the message belong to its last call.
+            keep_trace(message, trace_of(own))
+
+    return call_with_own

@@ -27,6 +27,7 @@ from reactive_kafka.outgoing.queue.broker_watch import BrokerWatch
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, receipted
 from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
 from reactive_kafka.outgoing.queue.send_queue import Partitioner, PartitionQueue, SendQueue
+from reactive_kafka.outgoing.send_watch import SendWatch
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn, Work, is_set_within
 
@@ -48,6 +49,7 @@ class Writer:
     Args:
         max_in_flight: How many records may wait for the broker at a time.
         linger_s: How long the first record of a batch waits for others, in seconds.
+        watch: Sees each record that is accepted; None: nothing does.
     """
 
     def __init__(
@@ -61,9 +63,11 @@ class Writer:
         max_in_flight: int,
         linger_s: float = 0.0,
         partitioner: Partitioner | None = None,
+        watch: SendWatch | None = None,
     ) -> None:
         self.name = name
         self._producer = producer
+        self._watch = watch
         self._clock = clock
         self._observer = observer
         self._spawn = spawn
@@ -84,6 +88,9 @@ class Writer:
         )
         # The method itself: a call in between would be a tenth of a record's time.
         self.take = self._queue.accept
+        if watch is not None:
+            # The shortcut passes the watch by, so it refuses every record.
+            self.take = _refuse
         # Topics whose partitions are being looked up.
         self._looked_up: set[str] = set()
         # Callers that wait for room, first come, first served.
@@ -277,6 +284,8 @@ class Writer:
         """
         if self._is_closed or (self._is_stopping and not has_waited):
             raise _closed(self.name)
+        if self._watch is not None:
+            record = self._watch.queued(record, topic, partition)
         self._queue.enter()
         queue = self._queue.place(record, topic, partition)
         if queue is None:
@@ -341,7 +350,10 @@ class Writer:
                     self._broker_error = None
                     self.watch.heard()
                     self._sent["ok"] += written.count
-                    self._durations.observe(self._clock.monotonic() - started, written.count)
+                    took_s = self._clock.monotonic() - started
+                    self._durations.observe(took_s, written.count)
+                    if self._watch is not None:
+                        self._watch.written(records[0], self._durations, took_s)
                     queue.written(written.offset, written.count)
                 # The topic may have new partitions. Or it was recreated with fewer, and the broker
                 # refuses what goes to the others.
@@ -396,6 +408,11 @@ class Writer:
             send_durations=self._durations,
             failure=self._failure,
         )
+
+
+def _refuse(record: QueuedRecord, topic_name: str) -> bool:
+    """Accept no record, in place of ``SendQueue.accept``."""
+    return False
 
 
 async def _next(event: asyncio.Event) -> None:

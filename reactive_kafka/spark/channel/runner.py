@@ -33,7 +33,7 @@ from reactive_kafka.spark.batches.spark_function import SparkFunction
 from reactive_kafka.spark.session.executor_texts import with_texts
 from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.tracing.attributes import MOST_LINKS, LinkedRecord
-from reactive_kafka.tracing.call_spans import CallSpans
+from reactive_kafka.tracing.channel_watch import CallWatch
 
 # The schemas that a batch needs: question to the schema registry -> its answer.
 Answers = dict[SchemaQuestion, Any]
@@ -72,7 +72,7 @@ class SparkRunner:
     # The schemas of the registry, if the channel's format needs them.
     schemas: ChannelSchemas | None = None
     # Makes the span of each run.
-    spans: CallSpans | None = None
+    watch: CallWatch | None = None
     # Seconds between two reports that a batch still runs.
     progress_every_s: float = PROGRESS_EVERY_S
 
@@ -158,7 +158,7 @@ class SparkRunner:
                 made = None if frame is None else await frame
                 while True:
                     call = partial(self._call, parts, run, supersedes, answers, made, report_call)
-                    if self.spans is not None:
+                    if self.watch is not None:
                         # The thread of the job gets this context, so that spans of the function
                         # belong to the span of the run.
                         call = partial(copy_context().run, call)
@@ -279,18 +279,18 @@ class SparkRunner:
             with suppress(Exception):
                 parsed.unpersist()
 
-    def _span(self, parts: Sequence[BatchPart], run: BatchRun) -> AbstractContextManager[None]:
+    def _span(self, parts: Sequence[BatchPart], run: BatchRun) -> AbstractContextManager[object]:
         """Return the span of a run, with links to its records.
 
         Links need the headers of records, which are here only if the records are in columns.
         """
-        if self.spans is None:
+        if self.watch is None:
             return nullcontext()
         linked: Iterable[LinkedRecord] = ()
         if self.source is None:
             linked = _linked_records(parts)
         topics = {batch_range.topic for batch_range in run.ranges}
-        return self.spans.of_many(topics, run.records, linked, run.attempt)
+        return self.watch.of_many(topics, run.records, linked, run.attempt)
 
     @contextmanager
     def _reporting_progress(self, run: BatchRun) -> Iterator[None]:
