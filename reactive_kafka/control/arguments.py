@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from reactive_kafka.dead_letters.letters import LetterOrigin
 from reactive_kafka.http.action_requests import ActionError
 from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.records import TopicPartition
@@ -17,6 +18,10 @@ MOST_TEXT = 200
 """How many characters a reason, a logger or a topic may have."""
 MOST_OFFSET = 2**63 - 1
 MOST_PARTITION = 2**31 - 1
+
+LAST_LETTERS = 20
+MOST_LETTERS = 1_000
+"""How many dead letters are read: by default, and at most."""
 
 LEVELS = ("debug", "info", "warning", "error", "critical", "notset")
 
@@ -72,6 +77,16 @@ class ReplayArguments:
     limit: int | None
     # The partition and the offset of a single letter. None: all that were not replayed before.
     only: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LettersArguments:
+    """Which dead letters to read."""
+
+    # The newest so many.
+    last: int
+    # Of these only the letters of this record. None: all.
+    origin: LetterOrigin | None
 
 
 class Arguments:
@@ -199,6 +214,28 @@ def replay_arguments(action: str, given: Mapping[str, Any]) -> ReplayArguments:
         raise ActionError(400, 'replay: "limit" and "offset" exclude each other: leave one out')
     partition = arguments.number("partition", MOST_PARTITION)
     return ReplayArguments(to, None, (partition, arguments.number("offset", MOST_OFFSET)))
+
+
+def letters_arguments(query: Mapping[str, str]) -> LettersArguments:
+    """Read the query of a look at dead letters: ``last``, and the record that they come from."""
+    # Numbers are texts in a query.
+    given = {
+        name: int(value) if _is_number(value) and name != "topic" else value
+        for name, value in query.items()
+    }
+    arguments = Arguments("letters", given, ("last", "topic", "partition", "offset"))
+    last = LAST_LETTERS
+    if arguments.has("last"):
+        last = arguments.number("last", MOST_LETTERS, least=1)
+    if not any(arguments.has(name) for name in ("topic", "partition", "offset")):
+        return LettersArguments(last, None)
+    place = arguments.partition()
+    return LettersArguments(last, LetterOrigin(place, arguments.number("offset", MOST_OFFSET)))
+
+
+def _is_number(text: str) -> bool:
+    # The longest number that is allowed has 19 digits.
+    return text.isascii() and text.isdecimal() and len(text) < 20
 
 
 def no_arguments(action: str, given: Mapping[str, Any]) -> None:

@@ -69,3 +69,6 @@ class Actions(Protocol):
 
     def progress(self, replay: str) -> ActionAnswer:
         """Return how far a replay of dead letters is."""
+
+    async def letters(self, topic: str, query: Mapping[str, str]) -> ActionAnswer:
+        """Read the last dead letters of a topic."""

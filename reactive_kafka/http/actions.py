@@ -45,6 +45,10 @@ def action_routes(actions: Actions) -> list[Route]:
     async def progress(request: Request) -> Response:
         return _response(actions.progress(request.path_params["replay"]))
 
+    async def letters(request: Request) -> Response:
+        topic = request.path_params["topic"]
+        return _response(await actions.letters(topic, request.query_params))
+
     return [
         *(
             # A name may have slashes.
@@ -55,6 +59,7 @@ def action_routes(actions: Actions) -> list[Route]:
         route("/api/dlq/{topic}/replay", REPLAY, "topic"),
         route("/api/log-level", LOG_LEVEL, None),
         Route("/api/dlq/replays/{replay}", progress),
+        Route("/api/dlq/{topic}", letters),
     ]
 
 

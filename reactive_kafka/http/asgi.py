@@ -87,6 +87,7 @@ def make_asgi(
             trends=looks.look(facts, asyncio.get_running_loop().time()),
             recent=app.recent_events,
             selected=selected,
+            can_act=actions is not None and guard().token is not None,
         )
 
     def streamed(partitions: Partitions) -> str:
