@@ -89,6 +89,16 @@ class LettersArguments:
     origin: LetterOrigin | None
 
 
+@dataclass(frozen=True, slots=True)
+class RecordArguments:
+    """Which record to look for."""
+
+    partition: TopicPartition
+    offset: int
+    # None: in all channels.
+    channel: str | None
+
+
 class Arguments:
     """The arguments of one action; each method reads one, or raises an ActionError."""
 
@@ -218,11 +228,7 @@ def replay_arguments(action: str, given: Mapping[str, Any]) -> ReplayArguments:
 
 def letters_arguments(query: Mapping[str, str]) -> LettersArguments:
     """Read the query of a look at dead letters: ``last``, and the record that they come from."""
-    # Numbers are texts in a query.
-    given = {
-        name: int(value) if _is_number(value) and name != "topic" else value
-        for name, value in query.items()
-    }
+    given = _with_numbers(query, ("last", "partition", "offset"))
     arguments = Arguments("letters", given, ("last", "topic", "partition", "offset"))
     last = LAST_LETTERS
     if arguments.has("last"):
@@ -233,9 +239,25 @@ def letters_arguments(query: Mapping[str, str]) -> LettersArguments:
     return LettersArguments(last, LetterOrigin(place, arguments.number("offset", MOST_OFFSET)))
 
 
-def _is_number(text: str) -> bool:
-    # The longest number that is allowed has 19 digits.
-    return text.isascii() and text.isdecimal() and len(text) < 20
+def record_arguments(query: Mapping[str, str]) -> RecordArguments:
+    """Read the query of a look for one record."""
+    given = _with_numbers(query, ("partition", "offset"))
+    arguments = Arguments("record", given, ("topic", "partition", "offset", "channel"))
+    place = arguments.partition()
+    offset = arguments.number("offset", MOST_OFFSET)
+    channel = arguments.text("channel") if arguments.has("channel") else None
+    return RecordArguments(place, offset, channel)
+
+
+def _with_numbers(query: Mapping[str, str], names: tuple[str, ...]) -> dict[str, Any]:
+    """Return a query with the numbers in it, which are texts there."""
+    given: dict[str, Any] = dict(query)
+    for name in names:
+        text = given.get(name, "")
+        # The longest number that is allowed has 19 digits.
+        if text.isascii() and text.isdecimal() and len(text) < 20:
+            given[name] = int(text)
+    return given
 
 
 def no_arguments(action: str, given: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from reactive_kafka.http.action_requests import (
     ActionError,
     ActionRequest,
     Actions,
+    Records,
 )
 
 MAX_BODY_BYTES = 64 * 1024
@@ -61,6 +62,15 @@ def action_routes(actions: Actions) -> list[Route]:
         Route("/api/dlq/replays/{replay}", progress),
         Route("/api/dlq/{topic}", letters),
     ]
+
+
+def record_route(records: Records) -> Route:
+    """Return the route that says what happened to a record."""
+
+    async def look(request: Request) -> Response:
+        return _response(records.look(request.query_params))
+
+    return Route("/api/record", look)
 
 
 async def _unknown(request: Request) -> Response:

@@ -18,8 +18,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from reactive_kafka.http.action_requests import Actions
-from reactive_kafka.http.actions import action_routes
+from reactive_kafka.http.action_requests import Actions, Records
+from reactive_kafka.http.actions import action_routes, record_route
 from reactive_kafka.http.fact_json import Look, channels_json, spark_json, stream_json
 from reactive_kafka.http.fact_stream import FactStreams, Partitions, StreamPace
 from reactive_kafka.http.guard import Guard, Refusal
@@ -64,6 +64,7 @@ def make_asgi(
     app: AppLike,
     guard: Callable[[], Guard] = Guard,
     actions: Actions | None = None,
+    records: Records | None = None,
     pace: StreamPace | None = None,
 ) -> Starlette:
     """Return the ASGI application of *app*. GET and HEAD change nothing; POST acts.
@@ -73,6 +74,7 @@ def make_asgi(
         guard: Called at each request, because an application may be mounted before it is
             configured.
         actions: Carries out what POST asks for. None: nothing can be changed.
+        records: Knows what happened to records. None: that cannot be asked.
         pace: How often streams send. Default: once a second.
     """
 
@@ -149,6 +151,7 @@ def make_asgi(
             Route("/api/stream", stream),
             *(Route(path, endpoint(answer)) for path, answer in answers.items()),
             *(() if actions is None else action_routes(actions)),
+            *(() if records is None else [record_route(records)]),
         ],
     )
     # A redirect would go to whatever name the client has sent in Host.

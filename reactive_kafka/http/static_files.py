@@ -12,6 +12,7 @@ MEDIA_TYPES = {
     "service.js": "text/javascript",
     "dialog.js": "text/javascript",
     "actions.js": "text/javascript",
+    "record.js": "text/javascript",
     "page.css": "text/css",
     "up.svg": "image/svg+xml",
     "down.svg": "image/svg+xml",

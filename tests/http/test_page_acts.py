@@ -52,7 +52,8 @@ class Service:
         http: dict[str, Any] = {"port": 0, "service_name": "shop"}
         if token is not None:
             http["token"] = token
-        table = {"group_id": "billing", "auto_offset_reset": "earliest"}
+        table: dict[str, Any] = {"group_id": "billing", "auto_offset_reset": "earliest"}
+        table["commit_interval"] = "50ms"
         table |= {"value_deserializer": "string", **channel}
         self.app = App({"http": http, "incoming": {"orders": table}}, observer=self)
         self.broker: MemoryBroker = make_broker(partitions=2)
@@ -395,3 +396,58 @@ async def test_the_page_of_a_stranger_can_do_nothing_even_with_the_token(tab: Br
         assert service.actions == []
         assert not service.app.channel("orders").paused
         assert service.broker.end(TopicPartition("orders", 0)) == 0
+
+
+async def find(tab: BrowserTab, offset: int, expected: str) -> str:
+    """Ask what happened to a record, and see the answer."""
+    await tab.until("document.querySelector('.find')?.offsetParent")
+    for name, value in (("topic", "orders"), ("partition", "0"), ("offset", str(offset))):
+        await tab.run(f"document.querySelector('.find [name={name}]').value = '{value}'")
+    async with asyncio.timeout(10):
+        while True:
+            await tab.run("document.querySelector('.found')?.remove()")
+            await tab.click("find")
+            await tab.until("document.querySelector('.found')")
+            shown = await tab.text(".found")
+            if expected in shown:
+                return shown
+
+
+async def test_a_record_is_found_in_flight_and_skipped_from_there(tab: BrowserTab) -> None:
+    service = Service()
+    async with service.running() as url:
+        service.send("stuck", "next")
+        await tab.open(url)
+        shown = await find(tab, 0, "in flight")
+        assert "handle has it, for" in shown
+        assert "waits for a handler" in await find(tab, 1, "waits for a handler")
+        await find(tab, 0, "in flight")
+        await tab.click("skip this record in channel orders")
+        await type_token(tab)
+        await confirm(tab, "Skip", "orders-0 offset 0 is skipped")
+        await tab.click("Close", "dialog")
+        shown = await find(tab, 0, "settled and committed")
+        assert "skipped" in shown
+        assert "asked to skip it" in shown
+        assert "not written yet" in await find(tab, 99, "not written yet")
+        assert tab.complaints == []
+
+
+async def test_a_record_leads_to_its_dead_letter_which_stays_text(tab: BrowserTab) -> None:
+    service = Service(failure_strategy="dead-letter-queue")
+    async with service.running() as url:
+        service.send("good", EVIL)
+        await tab.open(f"{url}/channels/orders")
+        shown = await find(tab, 1, "dead letter")
+        assert (
+            f"became a dead letter in dead-letter-topic-orders: ValueError: {EVIL}"[:150] in shown
+        )
+        await tab.click("show its dead letter")
+        await type_token(tab)
+        await confirm(tab, "Look", "1 record of dead-letter-topic-orders")
+        await tab.click("Close", "dialog")
+        assert EVIL in await tab.text(".found .letters")
+        assert await tab.run("document.querySelectorAll('img, main script').length") == 0
+        assert "remembers no failure" in await find(tab, 0, "settled and committed")
+        assert (await tab.run("document.title")).startswith("UP - shop")
+        assert tab.complaints == []

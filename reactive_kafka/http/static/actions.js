@@ -7,6 +7,8 @@ import { confirmAction } from "./dialog.js"
 
 const OPERATORS_PAUSE = "paused by an operator"
 const LETTERS = 20
+// How many letters are searched for that of one record.
+const LETTERS_SEARCHED = 1000
 const PROGRESS_MS = 1000
 const LEVELS = ["debug", "info", "warning", "error", "critical", "notset"]
 const NO_TOKEN = "Nothing can be changed from this page, because the service has no token: " +
@@ -163,7 +165,7 @@ function suspect(channel) {
   return channel.poison[0] || (channel.last_error && channel.last_error.record)
 }
 
-export function skip(channel, record) {
+function skip(channel, record) {
   const topics = [...new Set([...channel.partitions?.map((one) => one.topic) || [], ...channel.topics])]
   const hasFailed = channel.state === "failed"
   confirmAction({
@@ -187,6 +189,10 @@ export function skip(channel, record) {
       return { ...restarted, words: `${skipped.words}; restart: ${restarted.words}` }
     },
   })
+}
+
+export function skipIn(name, record) {
+  if (newest.has(name)) skip(newest.get(name), record)
 }
 
 // -- buttons
@@ -301,24 +307,26 @@ const LETTER_COLUMNS = [
   ["value", (one) => one.value],
 ]
 
-// The last letters of a topic, with a button to read them and buttons to send them back.
+// The last letters of a topic, or those of one record; with buttons to read them and to send them back.
 export class Letters {
-  constructor(topic) {
+  constructor(topic, origin) {
     this.topic = topic
+    this.query = new URLSearchParams(origin ? { last: LETTERS_SEARCHED, ...origin } : { last: LETTERS })
+    this.reads = origin
+      ? `The last ${numberText(LETTERS_SEARCHED)} records of ${topic} are searched for the letter of ${nameOf(origin)} offset ${origin.offset}.`
+      : `The last ${LETTERS} records of ${topic} are read, with their keys and values.`
     this.node = element("section")
     const bar = element("div", "actions")
     this.said = element("p", "said")
     this.said.setAttribute("role", "status")
-    bar.append(
-      button("look", `look at the dead letters of ${topic}`, () => this.look()),
-      button("replay all", `replay all dead letters of ${topic}`, () => this.replayAll()),
-    )
+    bar.append(button("look", `look at the dead letters of ${topic}`, () => this.look()))
+    if (!origin) bar.append(button("replay all", `replay all dead letters of ${topic}`, () => this.replayAll()))
     const place = (one) => `${one.partition} ${one.offset}`
     this.table = new Table("", [...LETTER_COLUMNS, ["actions", place, (cell, one) => {
       cell.replaceChildren(button("replay", `replay the letter ${place(one)}`, () => this.replayOne(one)))
     }]], "letters", place)
     this.table.update([])
-    this.node.append(element("h2", "", `Dead letters in ${topic}`), bar, this.said, this.table.node)
+    this.node.append(element(origin ? "h4" : "h2", "", `Dead letters in ${topic}`), bar, this.said, this.table.node)
   }
 
   look() {
@@ -336,14 +344,14 @@ export class Letters {
     confirmAction({
       title: "Look at dead letters?",
       confirm: "Look",
-      says: () => [`The last ${LETTERS} records of ${this.topic} are read, with their keys and values. Nothing changes.`],
+      says: () => [this.reads, "Nothing changes."],
       run: () => this.read(),
     })
   }
 
   async read() {
     setText(this.said, `reading ${this.topic}`)
-    const answer = await ask("GET", `api/dlq/${pathOf(this.topic)}?last=${LETTERS}`)
+    const answer = await ask("GET", `api/dlq/${pathOf(this.topic)}?${this.query}`)
     setText(this.said, answer.words)
     if (answer.status === 200) this.table.update(answer.body.letters)
     return answer

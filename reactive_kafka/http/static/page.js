@@ -6,6 +6,7 @@ import {
 import {
   Table, ageText, drawing, durationText, element, errorText, list, numberText, rateText, setText, timeText,
 } from "./elements.js"
+import { RecordForm } from "./record.js"
 import { ROOT, authorization, dropToken, keepToken } from "./service.js"
 
 const LAGS_KEPT = 60
@@ -287,16 +288,18 @@ class SparkView {
 class Overview {
   constructor() {
     this.bar = new ApplicationBar()
+    this.record = new RecordForm()
     this.incoming = channelTable("Incoming channels")
     this.outgoing = new Table("Outgoing channels", OUTGOING_COLUMNS, "outgoing", (one) => `${one.direction} ${one.channel}`,
       (one) => (one.status === "UP" ? "" : "down"))
     this.spark = new SparkView()
     this.poison = poisonTable()
-    this.nodes = [this.bar.node, this.incoming.node, this.poison.node, this.outgoing.node, ...this.spark.nodes]
+    this.nodes = [this.bar.node, this.incoming.node, this.poison.node, this.outgoing.node, ...this.spark.nodes, this.record.node]
   }
 
   update(facts) {
     this.bar.update()
+    this.record.update(facts.incoming)
     // Array.sort keeps the order of equal channels.
     this.incoming.update([...facts.incoming].sort((one, other) => severity(other) - severity(one)))
     this.poison.update(poisonOf(facts.incoming))
@@ -328,8 +331,9 @@ class ChannelView {
     // Made when it is known where the channel writes its dead letters.
     this.letters = null
     this.lettersPlace = element("div")
+    this.record = new RecordForm()
     this.nodes = [back, this.heading, this.bar.node, this.notes, this.summary.node, this.poison.node,
-      this.partitions.node, this.totals, this.lettersPlace, this.history.node, ...this.spark.nodes]
+      this.partitions.node, this.totals, this.record.node, this.lettersPlace, this.history.node, ...this.spark.nodes]
   }
 
   update(facts) {
@@ -340,6 +344,7 @@ class ChannelView {
     }
     this.channel = channel
     this.bar.update(channel)
+    this.record.update([channel])
     this.updateLetters(channel.dead_letter_topic)
     const paused = channel.paused_by.map((reason) => `paused: ${reason}`)
     const limited = channel.limited_by ? [`records wait for rate_limit = ${channel.limited_by}`] : []
