@@ -113,7 +113,8 @@ export function confirmAction(action) {
   refresh()
   const needsToken = askForToken()
   dialog.showModal()
-  const first = fields.find((one) => !one.node.hidden)
+  // What is known already needs no more than a look.
+  const first = fields.find((one) => one.input.required && one.input.value === "")
   if (first) first.input.focus()
   else if (needsToken) token.input.focus()
   else cancel.focus()

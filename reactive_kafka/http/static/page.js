@@ -47,13 +47,17 @@ function aboutChannel(channel) {
   return [channel.reason, ...channel.warnings].filter(Boolean).join("; ")
 }
 
+function drawNameAndButtons(cell, channel) {
+  drawName(cell, channel)
+  cell.append(...rowButtons(channel))
+}
+
 function drawName(cell, channel) {
   const link = element("a", "", channel.channel)
   link.href = new URL(`channels/${encodeURIComponent(channel.channel)}`, ROOT)
   const about = aboutChannel(channel)
   cell.replaceChildren(link, " ", badge(channel))
   if (about) cell.append(element("small", "note", about))
-  cell.append(...rowButtons(channel))
 }
 
 function drawTopic(cell, channel) {
@@ -86,8 +90,15 @@ function drawLag(cell, channel) {
   picture.setAttribute("aria-label", `lag of the last minute: ${numberText(values[0])} to ${lagText(channel)}`)
 }
 
+// A long error has five lines; the channel's page has it whole, on its time line.
+function drawError(cell, channel) {
+  const text = element("span", "clamped", errorText(channel.last_error))
+  text.title = text.textContent
+  cell.replaceChildren(...(channel.last_error ? [text] : []))
+}
+
 const CHANNEL_COLUMNS = [
-  ["channel", (one) => [one.channel, one.state, severity(one), aboutChannel(one), buttonsKey(one)].join("\n"), drawName],
+  ["channel", (one) => [one.channel, one.state, severity(one), aboutChannel(one), buttonsKey(one)].join("\n"), drawNameAndButtons],
   ["topic and group", (one) => [...one.topics, one.group, one.protocol].join("\n"), drawTopic],
   ["handler", (one) => one.handlers.join("\n"), drawHandlers],
   ["in/s", (one) => rateText(one.received_per_second)],
@@ -99,7 +110,7 @@ const CHANNEL_COLUMNS = [
   ["retries", (one) => numberText(one.retries)],
   ["letters", (one) => numberText(one.dead_lettered)],
   ["poison", (one) => numberText(one.poison.length)],
-  ["last error", (one) => errorText(one.last_error)],
+  ["last error", (one) => errorText(one.last_error), drawError],
 ]
 
 const OUTGOING_COLUMNS = [
@@ -121,6 +132,12 @@ const byName = (one) => one.channel
 
 function channelTable(heading) {
   return new Table(heading, CHANNEL_COLUMNS, "channels", byName, severityClass)
+}
+
+// The row of a channel on its own page, where the buttons are in a bar.
+function summaryTable() {
+  const [[label, textOf], ...others] = CHANNEL_COLUMNS
+  return new Table("", [[label, textOf, drawName], ...others], "channels", byName, severityClass)
 }
 
 // -- partitions, with the rules of partition_marks.py
@@ -317,7 +334,7 @@ class ChannelView {
     back.append(link)
     this.heading = element("h2", "", name)
     this.notes = element("ul")
-    this.summary = channelTable("")
+    this.summary = summaryTable()
     this.poison = poisonTable()
     this.bar = new ChannelBar()
     this.channel = null
