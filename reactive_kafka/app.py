@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -522,7 +522,10 @@ class App(Decorators):
         guard = CurrentGuard(http_settings, is_mounted=is_mounted)
         actions = OperatorActions(self, self._note_action, lambda: self._run)
         records = RecordLooks(self._lifecycles, self._record_pasts, self._monotonic)
-        return make_asgi(self, guard, actions, records)
+        return make_asgi(self, guard, actions, records, self._peers)
+
+    def _peers(self) -> Sequence[str]:
+        return () if self._settings is None else self._settings.http.peers or ()
 
     def _lifecycles(self) -> Mapping[str, ChannelLifecycle]:
         if self._run is None or self._run.channels is None:

@@ -12,6 +12,9 @@ from reactive_kafka.dead_letters.letters import LetterOrigin, letter_of, origin_
 from reactive_kafka.dead_letters.replay import COMMITTED, LetterCluster, reading_ranges
 from reactive_kafka.records import LogRange, TopicPartition
 
+KEPT_TIMES = 4
+"""How many times more letters than wanted are kept while the partitions are read."""
+
 
 @dataclass(frozen=True, slots=True)
 class LastLetters:
@@ -47,6 +50,9 @@ async def last_letters(
                     for record in chunk.records
                     if origin is None or origin_of(record.headers) == origin
                 ]
+                if len(found) > KEPT_TIMES * count:
+                    # There may be many partitions.
+                    found = nlargest(count, found, key=_newest_first)
     return LastLetters(
         nlargest(count, found, key=_newest_first),
         sum(end - start for start, end in logs.values()),

@@ -13,6 +13,7 @@ MEDIA_TYPES = {
     "dialog.js": "text/javascript",
     "actions.js": "text/javascript",
     "record.js": "text/javascript",
+    "members.js": "text/javascript",
     "page.css": "text/css",
     "up.svg": "image/svg+xml",
     "down.svg": "image/svg+xml",

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from reactive_kafka import App
 from reactive_kafka.testing import MemoryBroker
+from tests.faults.driver import free_port
 from tests.harness.browser_tab import BrowserTab, browser_tab
 from tests.pages import ROOT
 
@@ -34,6 +36,7 @@ NAMES = (
     "record-dark",
     "no-token",
     "no-connection",
+    "members",
 )
 TOKEN = "shown-in-no-picture"
 DIALOG = "document.querySelector('dialog[open]')"
@@ -42,22 +45,41 @@ RUNS_S = 25.0
 EVERY_S = 0.02
 
 
+class ShopApp(App):
+    """An application that may say that it runs elsewhere."""
+
+    elsewhere: str | None = None
+
+    def identity(self) -> Any:
+        own = super().identity()
+        return own if self.elsewhere is None else replace(own, host=self.elsewhere, pid=1)
+
+
 class Shop:
     """A service with four channels, and what comes into them."""
 
-    def __init__(self, *, token: str | None = TOKEN, is_well: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        token: str | None = TOKEN,
+        is_well: bool = False,
+        peers: Sequence[str] = (),
+        broker: MemoryBroker | None = None,
+    ) -> None:
         self.is_well = is_well
         self.never = asyncio.Event()
         http: dict[str, Any] = {"port": 0, "service_name": "shop"}
         if token is not None:
             http["token"] = token
+        if peers:
+            http["peers"] = list(peers)
         plain: dict[str, Any] = {
             "auto_offset_reset": "earliest",
             "value_deserializer": "string",
             "commit_interval": "1s",
         }
         several = {"ordering": "unordered", "concurrency": 16}
-        self.app = App(
+        self.app = ShopApp(
             {
                 "http": http,
                 "incoming": {
@@ -84,7 +106,7 @@ class Shop:
                 "outgoing": {"invoices": {}},
             }
         )
-        self.broker = MemoryBroker()
+        self.broker = broker or MemoryBroker()
         for topic, partitions in (
             ("orders", 3),
             ("payments", 2),
@@ -221,6 +243,7 @@ async def take_all(folder: Path) -> list[str]:
             camera = Camera(tab, folder)
             await _of_trouble(camera)
             await _of_quiet(camera)
+            await _of_members(camera)
     return camera.taken
 
 
@@ -282,6 +305,22 @@ async def _of_quiet(camera: Camera) -> None:
             await camera.visit(url, "/", "Outgoing")
             await asyncio.sleep(RUNS_S if token else 1)
             await camera.take(name)
+
+
+async def _of_members(camera: Camera) -> None:
+    tab = camera.tab
+    first = Shop(is_well=True)
+    first.app.elsewhere = "shop-1"
+    async with first.open() as peer:
+        away = f"127.0.0.1:{free_port()}"
+        peers = [peer.removeprefix("http://"), away]
+        second = Shop(is_well=True, peers=peers, broker=first.broker)
+        async with second.open() as url:
+            await tab.see(height=420)
+            await camera.visit(url, "/", "Members")
+            await asyncio.sleep(6)
+            await tab.run("document.querySelector('.members').scrollIntoView({ block: 'center' })")
+            await camera.take("members")
 
 
 def main(run: Callable[..., Any] = asyncio.run) -> None:

@@ -421,6 +421,7 @@ async def test_a_record_is_found_in_flight_and_skipped_from_there(tab: BrowserTa
     async with service.running() as url:
         service.send("stuck", "next")
         await tab.open(url)
+        await tab.until("document.querySelector('.find [name=topic]')?.value === 'orders'")
         shown = await find(tab, 0, "in flight")
         assert "handle has it, for" in shown
         assert "waits for a handler" in await find(tab, 1, "waits for a handler")

@@ -82,7 +82,7 @@ export function list(node, texts) {
 }
 
 // The columns of words, which begin at the left. Numbers end at the right.
-const WORDS = new Set(["letter", "record", "key", "value", "channel", "topic and group", "handler", "last error", "topic", "mode", "session", "batch",
+const WORDS = new Set(["member", "host", "letter", "record", "key", "value", "channel", "topic and group", "handler", "last error", "topic", "mode", "session", "batch",
   "progress", "ranges", "reason", "outcome", "ended", "partition", "marks", "state", "time", "kind",
   "what happened"])
 

@@ -6,6 +6,7 @@ import {
 import {
   Table, ageText, drawing, durationText, element, errorText, list, numberText, rateText, setText, timeText,
 } from "./elements.js"
+import { Members } from "./members.js"
 import { RecordForm } from "./record.js"
 import { ROOT, authorization, dropToken, keepToken } from "./service.js"
 
@@ -306,12 +307,14 @@ class Overview {
   constructor() {
     this.bar = new ApplicationBar()
     this.record = new RecordForm()
+    this.members = new Members()
     this.incoming = channelTable("Incoming channels")
     this.outgoing = new Table("Outgoing channels", OUTGOING_COLUMNS, "outgoing", (one) => `${one.direction} ${one.channel}`,
       (one) => (one.status === "UP" ? "" : "down"))
     this.spark = new SparkView()
     this.poison = poisonTable()
-    this.nodes = [this.bar.node, this.incoming.node, this.poison.node, this.outgoing.node, ...this.spark.nodes, this.record.node]
+    this.nodes = [this.bar.node, this.incoming.node, this.poison.node, this.outgoing.node, ...this.spark.nodes,
+      this.members.node, this.record.node]
   }
 
   update(facts) {
@@ -398,6 +401,10 @@ function legend() {
 }
 
 // -- the page
+
+function membersText(count) {
+  return count === 1 ? "1 member" : `${count} members`
+}
 
 class Page {
   constructor() {
@@ -506,7 +513,7 @@ class Page {
       `host ${application.host}`,
       `process ${application.pid}`,
       application.uptime_seconds != null && `up ${durationText(application.uptime_seconds)}`,
-      application.members === 1 ? "1 member" : `${application.members} members`,
+      membersText(Math.max(application.members, this.view.members?.count || 1)),
       application.state,
     ].filter(Boolean).join(" \u00b7 "))
     list(document.getElementById("reasons"), application.reasons.map((one) => `${one.name}: ${one.reason}`))

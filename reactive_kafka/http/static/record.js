@@ -44,9 +44,9 @@ export class RecordForm {
   }
 
   update(channels) {
-    const names = [...new Set(channels.flatMap((one) => [
-      ...one.partitions?.map((partition) => partition.topic) || one.topics,
-    ]))].sort()
+    // The topics of a channel may be a pattern, and its partitions are listed on its own page only.
+    const topicsOf = (one) => (one.partitions?.length ? one.partitions.map((partition) => partition.topic) : one.topics)
+    const names = [...new Set(channels.flatMap(topicsOf))].sort()
     const key = names.join("\n")
     if (this.topics.dataset.names === key) return
     this.topics.dataset.names = key
