@@ -157,8 +157,9 @@ docs-version: $(DOCS_VENV)/.ready ## Build the site of one version into SITES, b
 	@MIKE_DOCS_VERSION=$(VERSION) $(MAKE) --no-print-directory docs
 	@$(DOCS_VENV)/bin/python -m docs_tools.versions $(VERSION) $(SITES)
 
-docs-pictures: $(DOCS_VENV)/.ready ## Draw the pictures of the documentation again, into docs/pictures
+docs-pictures: $(DOCS_VENV)/.ready setup ## Draw docs/pictures again, and take docs/screenshots of the live page with Chromium: two minutes
 	@$(DOCS_VENV)/bin/python -m docs_tools.pictures
+	@$(BIN)/python -m tests.http.page_screenshots
 
 constraints: $(TOOLS_VENV)/.ready ## Write the locks (versions and hashes) anew for pyproject.toml (LOCK_ARGS=--upgrade takes the newest versions)
 	@scripts/update-constraints.sh $(TOOLS_VENV)/bin/uv $(LOCK_ARGS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -37,6 +37,7 @@ from reactive_kafka.observe.log_setup import (
 )
 from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.observe.recent_events import RecentEvents
+from reactive_kafka.observe.record_pasts import RecordPasts
 from reactive_kafka.outgoing.target import Target
 from reactive_kafka.planning.added_channel import plan_added_channel, read_added_channel
 from reactive_kafka.planning.application_plan import plan_application
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from starlette.applications import Starlette
 
+    from reactive_kafka.channel.lifecycle import ChannelLifecycle
     from reactive_kafka.http.handed_connections import HandedConnections
     from reactive_kafka.http.server import HttpServer
 
@@ -82,7 +84,8 @@ class App(Decorators):
         self._log = LogObserver()
         # The past that the page shows.
         self.recent_events = RecentEvents(self._wall_time)
-        observers: list[Observer] = [self._log, self.recent_events]
+        self._record_pasts = RecordPasts(self._wall_time)
+        observers: list[Observer] = [self._log, self.recent_events, self._record_pasts]
         if observer is not None:
             observers.append(checked(observer))
         self._observer: Observer = Observers(observers)
@@ -508,6 +511,7 @@ class App(Decorators):
 
     def _endpoints(self, *, is_mounted: bool) -> Starlette:
         from reactive_kafka.control.operator_actions import OperatorActions
+        from reactive_kafka.control.record_looks import RecordLooks
         from reactive_kafka.http.asgi import make_asgi
         from reactive_kafka.http.guard import CurrentGuard
 
@@ -516,7 +520,21 @@ class App(Decorators):
 
         # It is called at each request: a mounted page may be asked for before the start.
         guard = CurrentGuard(http_settings, is_mounted=is_mounted)
-        return make_asgi(self, guard, OperatorActions(self, self._note_action, lambda: self._run))
+        actions = OperatorActions(self, self._note_action, lambda: self._run)
+        records = RecordLooks(self._lifecycles, self._record_pasts, self._monotonic)
+        return make_asgi(self, guard, actions, records, self._peers)
+
+    def _peers(self) -> Sequence[str]:
+        return () if self._settings is None else self._settings.http.peers or ()
+
+    def _lifecycles(self) -> Mapping[str, ChannelLifecycle]:
+        if self._run is None or self._run.channels is None:
+            return {}
+        return self._run.channels.incoming
+
+    def _monotonic(self) -> float:
+        # A method, because tests give the application another clock.
+        return self._clock.monotonic()
 
     @property
     def http(self) -> HttpServer | None:

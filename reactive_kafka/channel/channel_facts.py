@@ -83,6 +83,9 @@ def channel_facts(
         group_id=settings.group_id,
         protocol=session.clients.group_protocol,
         handlers=handlers,
+        dead_letter_topic=None
+        if settings.dead_letter_queue is None
+        else settings.dead_letter_queue.topic,
     )
 
 

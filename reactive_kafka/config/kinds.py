@@ -38,6 +38,7 @@ _OBJECT = re.compile(f"{_DOTTED}:{_DOTTED}")
 _NAME = r"(?=[^:]{1,253}(?::|\Z))[\w-]{1,63}(?:\.[\w-]{1,63})*\.?"
 _SERVER = re.compile(rf"(?!embedded\Z)(?:\[[0-9a-fA-F:.%\w]+\]|{_NAME})(?::([0-9]{{1,5}}))?")
 _HOST = re.compile(_NAME)
+_PEER = re.compile(rf"(?:\[[0-9a-fA-F:.]+\]|{_NAME}):([0-9]{{1,5}})")
 _REGISTRY = re.compile(r"https?://(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::[0-9]{1,5})?(?:/[\w./~%-]*)?")
 _REMOTE = re.compile(
     r"sc://(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::([0-9]{1,5}))?(?:/|/(?:;[\w.-]+=[^;\s]+)+)?"
@@ -270,6 +271,12 @@ def _read_hosts(raw: Any) -> tuple[str, ...] | None:
     return hosts if all(map(_HOST.fullmatch, hosts)) and len(set(hosts)) == len(hosts) else None
 
 
+def _read_peers(raw: Any) -> tuple[str, ...] | None:
+    """Read different ``host:port``; the page of each is at ``http://host:port/``."""
+    peers = tuple(map(_PEER_KIND.parse, comma_list(raw)))
+    return peers if len(set(peers)) == len(peers) else None
+
+
 def _read_registries(raw: Any) -> tuple[str, ...] | None:
     """Read URLs, and refuse those with a user or a password, which would show up in errors."""
     urls = tuple(map(str, comma_list(raw)))
@@ -380,6 +387,8 @@ HOSTS = Kind(
     (str, list),
     json=schemas.HOSTS,
 )
+_PEER_KIND = Kind('"host:port"', _with_port(_PEER))
+PEERS = Kind('a list of different "host:port"', _read_peers, list, (str, list), json=schemas.PEERS)
 TOKEN: Kind[str] = Kind(
     "printable ASCII characters without spaces",
     only(_is_token),

@@ -31,6 +31,7 @@ from reactive_kafka.config.kinds import (
     HOSTS,
     MASTER,
     OBJECT,
+    PEERS,
     REMOTE,
     SERVERS,
     SIZE,
@@ -541,6 +542,12 @@ class HttpSettings:
         HOSTS,
         None,
         "Host names that requests may use, in addition to `localhost`, IP addresses and `host`.",
+    )
+    peers: Sequence[str] | None = setting(
+        PEERS,
+        None,
+        "The HTTP addresses of other processes of this service. The page shows them, too, and asks "
+        "them with the token of this one.",
     )
     token: str | None = setting(
         TOKEN,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from reactive_kafka.dead_letters.letters import LetterOrigin
 from reactive_kafka.http.action_requests import ActionError
 from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.records import TopicPartition
@@ -17,6 +18,10 @@ MOST_TEXT = 200
 """How many characters a reason, a logger or a topic may have."""
 MOST_OFFSET = 2**63 - 1
 MOST_PARTITION = 2**31 - 1
+
+LAST_LETTERS = 20
+MOST_LETTERS = 1_000
+"""How many dead letters are read: by default, and at most."""
 
 LEVELS = ("debug", "info", "warning", "error", "critical", "notset")
 
@@ -72,6 +77,26 @@ class ReplayArguments:
     limit: int | None
     # The partition and the offset of a single letter. None: all that were not replayed before.
     only: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LettersArguments:
+    """Which dead letters to read."""
+
+    # The newest so many.
+    last: int
+    # Of these only the letters of this record. None: all.
+    origin: LetterOrigin | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordArguments:
+    """Which record to look for."""
+
+    partition: TopicPartition
+    offset: int
+    # None: in all channels.
+    channel: str | None
 
 
 class Arguments:
@@ -199,6 +224,40 @@ def replay_arguments(action: str, given: Mapping[str, Any]) -> ReplayArguments:
         raise ActionError(400, 'replay: "limit" and "offset" exclude each other: leave one out')
     partition = arguments.number("partition", MOST_PARTITION)
     return ReplayArguments(to, None, (partition, arguments.number("offset", MOST_OFFSET)))
+
+
+def letters_arguments(query: Mapping[str, str]) -> LettersArguments:
+    """Read the query of a look at dead letters: ``last``, and the record that they come from."""
+    given = _with_numbers(query, ("last", "partition", "offset"))
+    arguments = Arguments("letters", given, ("last", "topic", "partition", "offset"))
+    last = LAST_LETTERS
+    if arguments.has("last"):
+        last = arguments.number("last", MOST_LETTERS, least=1)
+    if not any(arguments.has(name) for name in ("topic", "partition", "offset")):
+        return LettersArguments(last, None)
+    place = arguments.partition()
+    return LettersArguments(last, LetterOrigin(place, arguments.number("offset", MOST_OFFSET)))
+
+
+def record_arguments(query: Mapping[str, str]) -> RecordArguments:
+    """Read the query of a look for one record."""
+    given = _with_numbers(query, ("partition", "offset"))
+    arguments = Arguments("record", given, ("topic", "partition", "offset", "channel"))
+    place = arguments.partition()
+    offset = arguments.number("offset", MOST_OFFSET)
+    channel = arguments.text("channel") if arguments.has("channel") else None
+    return RecordArguments(place, offset, channel)
+
+
+def _with_numbers(query: Mapping[str, str], names: tuple[str, ...]) -> dict[str, Any]:
+    """Return a query with the numbers in it, which are texts there."""
+    given: dict[str, Any] = dict(query)
+    for name in names:
+        text = given.get(name, "")
+        # The longest number that is allowed has 19 digits.
+        if text.isascii() and text.isdecimal() and len(text) < 20:
+            given[name] = int(text)
+    return given
 
 
 def no_arguments(action: str, given: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.config.settings import Settings
 from reactive_kafka.control.arguments import (
+    letters_arguments,
     log_level_arguments,
     no_arguments,
     pause_arguments,
@@ -18,7 +19,9 @@ from reactive_kafka.control.arguments import (
     seek_arguments,
     skip_arguments,
 )
-from reactive_kafka.control.replays import Replays, RunningParts
+from reactive_kafka.control.letter_access import LetterAccess, RunningParts
+from reactive_kafka.control.letter_looks import LetterLooks
+from reactive_kafka.control.replays import Replays
 from reactive_kafka.errors import (
     BrokerError,
     ChannelClosedError,
@@ -77,7 +80,9 @@ class OperatorActions:
         self._app = app
         self._note = note
         self._running = running
-        self._replays = Replays(lambda: app.settings, running)
+        letters = LetterAccess(lambda: app.settings, running)
+        self._replays = Replays(letters)
+        self._letters = LetterLooks(letters)
         self._taken = 0
         self._changes: dict[str, _Change] = {
             "pause": _pause,
@@ -122,6 +127,13 @@ class OperatorActions:
         """Return how far a replay of dead letters is."""
         try:
             return self._replays.progress(replay)
+        except ActionError as refusal:
+            return refusal.answer()
+
+    async def letters(self, topic: str, query: Mapping[str, str]) -> ActionAnswer:
+        """Read the last dead letters of a topic. Nothing changes, so it leaves no line."""
+        try:
+            return await self._letters.look(topic, letters_arguments(query))
         except ActionError as refusal:
             return refusal.answer()
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from reactive_kafka.broker.client import Connector, Inspector, inspecting
 from reactive_kafka.broker.topic_lookup import UnknownTopicError
-from reactive_kafka.config.client_properties import connection_of
-from reactive_kafka.config.settings import IncomingSettings, Settings
 from reactive_kafka.control.arguments import ReplayArguments
+from reactive_kafka.control.letter_access import AppLetters, LetterAccess
 from reactive_kafka.dead_letters.letters import ReplayError
 from reactive_kafka.dead_letters.replay import (
     carry_out_replay,
-    letter_client,
     plan_replay,
     producing_of,
 )
@@ -26,7 +22,6 @@ from reactive_kafka.errors import BrokerError, describe
 from reactive_kafka.http.action_requests import ActionAnswer, ActionError
 from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.observe.wording import count_of
-from reactive_kafka.tasks import Tasks
 
 WAITED_S = 10.0
 """How long the first answer waits for the end of a replay. It continues after it."""
@@ -34,32 +29,6 @@ MOST_REMEMBERED = 20
 """How many replays that have ended can still be asked about."""
 
 ReplayState = Literal["counting", "writing", "done", "failed"]
-
-
-class RunningParts(Protocol):
-    """What a replay uses of a run of the application."""
-
-    @property
-    def connector(self) -> Connector | None: ...
-    @property
-    def tasks(self) -> Tasks | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class AppLetters:
-    """The cluster of an application, as a replay uses it."""
-
-    connector: Connector
-    properties: Mapping[str, Any]
-    channels: tuple[IncomingSettings, ...]
-
-    @asynccontextmanager
-    async def clients(
-        self, **more_properties: object
-    ) -> AsyncIterator[tuple[Connector, Inspector]]:
-        """Open an inspector. The connector is that of the application, and stays open."""
-        async with inspecting(self.connector, {**self.properties, **more_properties}) as inspector:
-            yield self.connector, inspector
 
 
 @dataclass(slots=True)
@@ -119,18 +88,10 @@ class RunningReplay:
 
 
 class Replays:
-    """The replays of dead letters that operators have asked for.
+    """The replays of dead letters that operators have asked for."""
 
-    Args:
-        settings: Returns the settings of the application.
-        running: Returns its run; None: nothing runs.
-    """
-
-    def __init__(
-        self, settings: Callable[[], Settings], running: Callable[[], RunningParts | None]
-    ) -> None:
-        self._settings = settings
-        self._running = running
+    def __init__(self, letters: LetterAccess) -> None:
+        self._letters = letters
         # The newest last.
         self._replays: dict[str, RunningReplay] = {}
 
@@ -140,7 +101,7 @@ class Replays:
         Raises:
             ActionError: No channel writes dead letters to the topic, or a replay of it runs.
         """
-        cluster, tasks = self._cluster(topic)
+        cluster, tasks = self._letters.of(topic)
         if asked.to == topic:
             raise ActionError(400, f'replay: "to" is {topic}, the topic that is read')
         for other in self._replays.values():
@@ -174,29 +135,6 @@ class Replays:
                 404, f"there is no replay {one_line(repr(number), 100)}; there are: {known}"
             )
         return replay.answer()
-
-    def _cluster(self, topic: str) -> tuple[AppLetters, Tasks]:
-        channels = tuple(self._settings().incoming.values())
-        client = next(
-            (found for channel in channels if (found := letter_client(channel, topic)) is not None),
-            None,
-        )
-        if client is None:
-            topics = {
-                channel.dead_letter_queue.topic
-                for channel in channels
-                if channel.dead_letter_queue is not None
-            }
-            names = ", ".join(sorted(filter(None, topics))) or "none"
-            raise ActionError(
-                404,
-                f"no channel writes dead letters to {one_line(repr(topic), 100)}; topics of dead "
-                f"letters: {names}",
-            )
-        running = self._running()
-        if running is None or running.connector is None or running.tasks is None:
-            raise ActionError(503, "the application does not run")
-        return AppLetters(running.connector, connection_of(client), channels), running.tasks
 
     def _remember(self, replay: RunningReplay) -> None:
         self._replays[replay.number] = replay

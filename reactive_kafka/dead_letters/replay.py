@@ -97,7 +97,7 @@ async def reading_topic(
     """
     async with cluster.clients(**COMMITTED) as (connector, inspector):
         logs = await logs_of(inspector, (await known_topics(inspector, topic))[topic])
-        async with _reading(cluster, connector, logs) as chunks:
+        async with reading_ranges(cluster, connector, logs) as chunks:
             yield sum(end - start for start, end in logs.values()), chunks
 
 
@@ -138,7 +138,7 @@ async def plan_replay(
             keeps_progress=only is None,
         )
         wanted.known[progress_group(letters, to)] = reached
-        async with _reading(cluster, connector, ranges) as chunks:
+        async with reading_ranges(cluster, connector, ranges) as chunks:
             async for chunk in chunks:
                 reports(len(chunk.records))
                 if await _is_enough(inspector, wanted, chunk, limit):
@@ -249,7 +249,7 @@ async def carry_out_replay(
             await producer.start()
             try:
                 await progress.begin()
-                async with _reading(cluster, connector, wanted.ranges) as chunks:
+                async with reading_ranges(cluster, connector, wanted.ranges) as chunks:
                     async for chunk in chunks:
                         more = await _write(producer, progress, wanted, chunk)
                         reports(more.records)
@@ -364,7 +364,7 @@ def _is_written(confirmation: asyncio.Future[Written]) -> bool:
 
 
 @asynccontextmanager
-async def _reading(
+async def reading_ranges(
     cluster: LetterCluster, connector: Connector, ranges: Mapping[TopicPartition, LogRange]
 ) -> AsyncIterator[AsyncIterator[Chunk]]:
     """Open an iterator over the records in *ranges*, one partition after the other.

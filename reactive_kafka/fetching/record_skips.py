@@ -30,6 +30,10 @@ class RecordSkips:
         self._wanted.setdefault(partition, set()).add(offset)
         return True
 
+    def has(self, partition: TopicPartition, offset: int) -> bool:
+        """Return whether a record is to be skipped when it comes."""
+        return offset in self._wanted.get(partition, ())
+
     def forget(self, partition: TopicPartition) -> None:
         """Skip nothing of a partition any more, because it is read from another position."""
         self._wanted.pop(partition, None)

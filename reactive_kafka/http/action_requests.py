@@ -61,6 +61,13 @@ class ActionError(Exception):
         return ActionAnswer(self.status, body)
 
 
+class Records(Protocol):
+    """Knows what happened to records."""
+
+    def look(self, query: Mapping[str, str]) -> ActionAnswer:
+        """Return where the record is that a query names."""
+
+
 class Actions(Protocol):
     """Carries out actions, on the event loop of the application."""
 
@@ -69,3 +76,6 @@ class Actions(Protocol):
 
     def progress(self, replay: str) -> ActionAnswer:
         """Return how far a replay of dead letters is."""
+
+    async def letters(self, topic: str, query: Mapping[str, str]) -> ActionAnswer:
+        """Read the last dead letters of a topic."""

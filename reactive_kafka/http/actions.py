@@ -19,6 +19,7 @@ from reactive_kafka.http.action_requests import (
     ActionError,
     ActionRequest,
     Actions,
+    Records,
 )
 
 MAX_BODY_BYTES = 64 * 1024
@@ -45,6 +46,10 @@ def action_routes(actions: Actions) -> list[Route]:
     async def progress(request: Request) -> Response:
         return _response(actions.progress(request.path_params["replay"]))
 
+    async def letters(request: Request) -> Response:
+        topic = request.path_params["topic"]
+        return _response(await actions.letters(topic, request.query_params))
+
     return [
         *(
             # A name may have slashes.
@@ -55,7 +60,17 @@ def action_routes(actions: Actions) -> list[Route]:
         route("/api/dlq/{topic}/replay", REPLAY, "topic"),
         route("/api/log-level", LOG_LEVEL, None),
         Route("/api/dlq/replays/{replay}", progress),
+        Route("/api/dlq/{topic}", letters),
     ]
+
+
+def record_route(records: Records) -> Route:
+    """Return the route that says what happened to a record."""
+
+    async def look(request: Request) -> Response:
+        return _response(records.look(request.query_params))
+
+    return Route("/api/record", look)
 
 
 async def _unknown(request: Request) -> Response:

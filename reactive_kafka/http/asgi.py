@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.applications import Starlette
@@ -18,11 +18,13 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from reactive_kafka.http.action_requests import Actions
-from reactive_kafka.http.actions import action_routes
+from reactive_kafka.http.action_requests import Actions, Records
+from reactive_kafka.http.actions import action_routes, record_route
 from reactive_kafka.http.fact_json import Look, channels_json, spark_json, stream_json
 from reactive_kafka.http.fact_stream import FactStreams, Partitions, StreamPace
 from reactive_kafka.http.guard import Guard, Refusal
+from reactive_kafka.http.member_json import Json, member_of, not_among
+from reactive_kafka.http.members import ONLY_SELF, Members
 from reactive_kafka.http.page_html import channel_page, overview_page, sign_in_page
 from reactive_kafka.http.scrapes import Scrapes
 from reactive_kafka.http.static_files import static_file
@@ -64,6 +66,8 @@ def make_asgi(
     app: AppLike,
     guard: Callable[[], Guard] = Guard,
     actions: Actions | None = None,
+    records: Records | None = None,
+    peers: Callable[[], Sequence[str]] = tuple,
     pace: StreamPace | None = None,
 ) -> Starlette:
     """Return the ASGI application of *app*. GET and HEAD change nothing; POST acts.
@@ -73,6 +77,8 @@ def make_asgi(
         guard: Called at each request, because an application may be mounted before it is
             configured.
         actions: Carries out what POST asks for. None: nothing can be changed.
+        records: Knows what happened to records. None: that cannot be asked.
+        peers: Returns the addresses of other processes of the service.
         pace: How often streams send. Default: once a second.
     """
 
@@ -87,6 +93,7 @@ def make_asgi(
             trends=looks.look(facts, asyncio.get_running_loop().time()),
             recent=app.recent_events,
             selected=selected,
+            can_act=actions is not None and guard().token is not None,
         )
 
     def streamed(partitions: Partitions) -> str:
@@ -94,6 +101,7 @@ def make_asgi(
 
     scrapes = Scrapes(lambda: app.registry)
     streams = FactStreams(streamed, pace)
+    members = Members(peers, lambda: guard().token)
     answers: dict[str, Callable[[], Response]] = {
         "/health": lambda: _probe(app.health().overall),
         "/health/live": lambda: _probe(app.health().live),
@@ -128,6 +136,12 @@ def make_asgi(
             return PlainTextResponse("there is no such file\n", 404)
         return Response(found.content, media_type=found.media_type)
 
+    async def all_members(request: Request) -> Response:
+        found: list[Json] = [member_of(stream_json(look(frozenset())))]
+        if request.query_params.get("only") != ONLY_SELF:
+            found += not_among(found, await members.others())
+        return _json({"members": found}, 200)
+
     async def stream(request: Request) -> Response:
         return streams.answer(request)
 
@@ -146,8 +160,10 @@ def make_asgi(
             Route("/static/{name}", static),
             Route("/metrics", metrics),
             Route("/api/stream", stream),
+            Route("/api/members", all_members),
             *(Route(path, endpoint(answer)) for path, answer in answers.items()),
             *(() if actions is None else action_routes(actions)),
+            *(() if records is None else [record_route(records)]),
         ],
     )
     # A redirect would go to whatever name the client has sent in Host.

@@ -44,6 +44,8 @@ class Look:
     recent: RecentEvents
     # The channels whose partitions and history are shown. None: those of all channels.
     selected: Collection[str] | None = None
+    # There is a token, so that POST acts.
+    can_act: bool = False
     # (direction, channel) -> status of its check. A channel without a check is missing.
     statuses: Mapping[tuple[str, str], Status] = field(init=False)
 
@@ -90,6 +92,7 @@ def application_json(look: Look) -> dict[str, Any]:
         "host": one_line(identity.host),
         "pid": identity.pid,
         "members": 1,
+        "can_act": look.can_act,
         "uptime_seconds": None if uptime_s is None else round(uptime_s, 1),
         "state": _application_state(look.facts),
         "status": look.health.status,
@@ -130,6 +133,7 @@ def _incoming_json(channel: ChannelFacts, look: Look) -> dict[str, Any]:
         "group": channel.group_id,
         "protocol": channel.protocol,
         "handlers": [one_line(handler) for handler in channel.handlers],
+        "dead_letter_topic": channel.dead_letter_topic,
         **_sums(channel.partitions),
         **_trend_json(look.trends.get(("incoming", name), TrendFacts())),
         **_totals(channel),
@@ -194,7 +198,16 @@ def _rounded(value: float | None, digits: int = 2) -> float | None:
 def _error_json(error: LastError | None) -> dict[str, Any] | None:
     if error is None:
         return None
-    return {"at": time_text(error.at), "type": error.type, "text": one_line(error.text)}
+    record = None
+    if error.record is not None:
+        place, offset = error.record
+        record = {"topic": place.topic, "partition": place.partition, "offset": offset}
+    return {
+        "at": time_text(error.at),
+        "type": error.type,
+        "text": one_line(error.text),
+        "record": record,
+    }
 
 
 def _entry_json(entry: TimelineEntry) -> dict[str, Any]:

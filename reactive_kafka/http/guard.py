@@ -19,7 +19,11 @@ no token: a page that asks for the token needs them.
 """
 OPEN = PROBES | {"/metrics"}
 """Paths for machines, which have no token and may use any name for this server."""
-_ACTIONS = ("/api/channels/", "/api/dlq/", "/api/log-level")
+_DEAD_LETTERS = "/api/dlq/"
+"""The beginning of the paths of dead letters. Reading them needs the token, too, from wherever:
+letters have the keys and values of records, and reading them makes the broker work.
+"""
+_ACTIONS = ("/api/channels/", _DEAD_LETTERS, "/api/log-level")
 """How the paths of actions begin."""
 
 
@@ -58,7 +62,9 @@ class Guard:
             return Refusal(
                 421, "this is no name of this server; [http] hosts lists those that it has"
             )
-        if method == "POST" and self.token is None and path.startswith(_ACTIONS):
+        reads_letters = path.startswith(_DEAD_LETTERS)
+        is_action = method == "POST" and path.startswith(_ACTIONS)
+        if self.token is None and (is_action or reads_letters):
             return Refusal(
                 404, "there are no actions without a token: [http] token_file names its file"
             )
@@ -70,7 +76,8 @@ class Guard:
             )
         if changes and not self._is_own_origin(headers.get("origin"), host):
             return Refusal(403, "a page of another origin sent this request")
-        needs_token = changes or not (is_open or self.is_local or path.startswith(STATIC))
+        is_free = is_open or self.is_local or path.startswith(STATIC)
+        needs_token = changes or reads_letters or not is_free
         if needs_token and not self._has_token(headers):
             return Refusal(
                 401,

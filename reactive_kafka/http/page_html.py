@@ -217,7 +217,7 @@ def _head(title: str, state: str, root: str, *, reloads: bool) -> str:
         '<meta name="color-scheme" content="light dark">'
         f'<link rel="icon" type="image/svg+xml" href="{static}/{state}.svg">'
         f'<link rel="stylesheet" href="{static}/page.css">'
-        f'<script src="{static}/page.js" defer></script>{reload if reloads else ""}</head>'
+        f'<script type="module" src="{static}/page.js"></script>{reload if reloads else ""}</head>'
     )
 
 

@@ -8,6 +8,12 @@ from importlib.resources import files
 
 MEDIA_TYPES = {
     "page.js": "text/javascript",
+    "elements.js": "text/javascript",
+    "service.js": "text/javascript",
+    "dialog.js": "text/javascript",
+    "actions.js": "text/javascript",
+    "record.js": "text/javascript",
+    "members.js": "text/javascript",
     "page.css": "text/css",
     "up.svg": "image/svg+xml",
     "down.svg": "image/svg+xml",

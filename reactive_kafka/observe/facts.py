@@ -262,6 +262,8 @@ class ChannelFacts:
     protocol: str | None = None
     # The functions that take its records: module and qualified name. Empty: it is iterated over.
     handlers: tuple[str, ...] = ()
+    # Where its dead letters are written. None: it writes none.
+    dead_letter_topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Literal
 
+from reactive_kafka.errors import HandlerError
 from reactive_kafka.observe.events.base import ChannelEvent, Event, Problem
 from reactive_kafka.observe.events.channel_events import ChannelFailed, Rebalanced
 from reactive_kafka.observe.events.record_events import (
@@ -21,6 +22,7 @@ from reactive_kafka.observe.events.record_events import (
     SparkBatchEvent,
     StopWaits,
 )
+from reactive_kafka.records import TopicPartition
 
 MOST_ENTRIES = 40
 """How many entries are kept for each channel and each kind of entry."""
@@ -51,6 +53,8 @@ class LastError:
     # The class of the exception, or of the event if there was no exception.
     type: str
     text: str
+    # The record that failed. None: it was no record.
+    record: tuple[TopicPartition, int] | None = None
 
 
 class RecentEvents:
@@ -81,7 +85,7 @@ class RecentEvents:
             # A reason often begins with the class of the error.
             text = _reason(event).removeprefix(f"{kind_of_error}: ")
             self._errors[event.channel] = LastError(
-                at=at, type=kind_of_error, text=text[:TEXT_LENGTH]
+                at=at, type=kind_of_error, text=text[:TEXT_LENGTH], record=_record(event)
             )
         entries = self._entries[event.channel].setdefault(kind, OrderedDict())
         key = _key(event)
@@ -131,6 +135,15 @@ def _key(event: ChannelEvent) -> Hashable:
 def _type(event: ChannelEvent) -> str:
     error = getattr(event, "error", None)
     return type(event if error is None else error).__qualname__
+
+
+def _record(event: ChannelEvent) -> tuple[TopicPartition, int] | None:
+    if isinstance(event, FailureEvent | RecordPoisoned):
+        return event.partition, event.offset
+    error = getattr(event, "error", None)
+    if isinstance(error, HandlerError):
+        return error.partition, error.offset
+    return None
 
 
 def _reason(event: ChannelEvent) -> str:

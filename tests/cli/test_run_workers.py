@@ -185,6 +185,13 @@ async def test_both_handle_records_http_has_the_sum_and_a_signal_drains_all(
         assert stage.get("/")[0] == stage.get("/workers/2/")[0] == 200
         assert "orders" in stage.get("/api/channels")[1]
         assert stage.get("/workers/3/")[0] == 404
+        members = json.loads(stage.get("/api/members")[1])["members"]
+        assert [(one["worker"], one["pid"]) for one in members] == sorted(pids(run).items())
+        assert sum(one["channels"][0]["partition_count"] for one in members) == PARTITIONS
+        for partition in range(PARTITIONS):
+            where = f"/api/record?topic={stage.topic}&partition={partition}&offset=0"
+            (channel,) = json.loads(stage.get(where)[1])["channels"]
+            assert channel["place"] in ("settled", "committed"), "the worker that has it is found"
 
         await stage.send("slow")
         run.wait_for(lambda: "begun slow" in run.out, "a handler runs")

@@ -253,10 +253,16 @@ def test_every_key_reaches_its_field() -> None:
         "host": "::1",
         "port": 0,
         "hosts": ["A.example.", "b"],
+        "peers": "a:1, [::1]:65535",
         "token": "s3cret",
     }
     assert loaded({"http": http}).http == HttpSettings(
-        enabled=False, host="::1", port=0, hosts=("a.example", "b"), token="s3cret"
+        enabled=False,
+        host="::1",
+        port=0,
+        hosts=("a.example", "b"),
+        peers=("a:1", "[::1]:65535"),
+        token="s3cret",
     )
 
 
@@ -637,7 +643,10 @@ IN_RETRY = [
             outgoing(qqqq=1),
             "; docs/configuration.md has those of [outgoing.X], and `reactive-kafka schema` prints them",
         ),
-        ({"http": {"qqqq": 1}}, "; allowed are enabled, host, port, service_name, hosts, token"),
+        (
+            {"http": {"qqqq": 1}},
+            "; allowed are enabled, host, port, service_name, hosts, peers, token",
+        ),
         ({"kafka": {"failure_route": {"ValueError": "fail"}}}, "; did you mean 'failure_routes'?"),
         (incoming(retry={"except": ["ValueError"]}), "; allowed are " + ", ".join(IN_RETRY)),
         (incoming(retry={"exept": 1}), "; allowed are " + ", ".join(IN_RETRY)),
@@ -677,3 +686,11 @@ def test_a_failure_strategy_by_another_name_is_understood(word: str, meant: str)
     assert only_problem(incoming(failure_routes={"KeyError": word})).endswith(
         f"; did you mean {meant!r}?"
     )
+
+
+@pytest.mark.parametrize(
+    "peers",
+    [["a"], ["a:0"], ["a:65536"], ["http://a:1"], ["u@a:1"], ["a:1", "a:1"], [], "a:1,", 9000],
+)
+def test_peers_are_different_addresses_with_their_ports(peers: object) -> None:
+    assert 'expected a list of different "host:port"' in only_problem({"http": {"peers": peers}})

@@ -32,6 +32,16 @@ ARGUMENTS = (
 )
 
 
+KEYS = {
+    "Tab": (9, ""),
+    "Shift+Tab": (9, ""),
+    "Enter": (13, "\r"),
+    "Escape": (27, ""),
+    " ": (32, " "),
+}
+"""Key -> its code, and what it types."""
+
+
 class BrowserTab:
     """One tab. ``complaints`` is what its console says: refusals, failed loads, exceptions."""
 
@@ -108,6 +118,42 @@ class BrowserTab:
         )
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, one after the other: the name of a key, or the character that it types."""
+        for key in keys:
+            code, typed = KEYS.get(key, (ord(key[0].upper()), key))
+            shift = 8 if key == "Shift+Tab" else 0
+            about = {
+                "key": key.removeprefix("Shift+"),
+                "windowsVirtualKeyCode": code,
+                "modifiers": shift,
+            }
+            await self.call("Input.dispatchKeyEvent", type="keyDown", text=typed, **about)
+            await self.call("Input.dispatchKeyEvent", type="keyUp", **about)
+
+    async def click(self, text: str, within: str = "body") -> None:
+        """Click the button with this text, or this accessible name, as soon as it is seen."""
+        wanted = json.dumps(text)
+        button = (
+            f"[...document.querySelectorAll({json.dumps(within + ' button')})].find(one => "
+            f"one.offsetParent && (one.innerText === {wanted} || one.ariaLabel === {wanted}))"
+        )
+        await self.until(button)
+        place = await self.run(
+            f"(() => {{ const one = {button}; one.scrollIntoView({{ block: 'center' }}); "
+            "const box = one.getBoundingClientRect(); "
+            "return [box.x + box.width / 2, box.y + box.height / 2] })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            await self.call(
+                "Input.dispatchMouseEvent",
+                type=kind,
+                x=place[0],
+                y=place[1],
+                button="left",
+                clickCount=1,
+            )
 
     async def until(self, script: str, within_s: float = 10.0) -> None:
         """Wait until an expression is true."""

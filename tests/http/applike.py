@@ -12,8 +12,9 @@ from tests.observe.samples import app, channel
 class FactsApp:
     """What the endpoints need of an application."""
 
-    def __init__(self, facts: AppFacts | None = None) -> None:
+    def __init__(self, facts: AppFacts | None = None, pid: int = 4711) -> None:
         self.now = facts or app(channel())
+        self._pid = pid
         self._registry = registry(self.facts)
         self.recent_events = RecentEvents(lambda: 978307200.0)
 
@@ -30,7 +31,7 @@ class FactsApp:
             version="1.2.3",
             library_version="0.1.0",
             host="host-7",
-            pid=4711,
+            pid=self._pid,
             uptime_s=93_784.5,
         )
 

@@ -60,6 +60,17 @@ def test_it_answers_by_addresses_and_by_its_names(host: str, path: str) -> None:
     assert answer(guard, "GET", path, host=host) == 200
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "bound"])
+def test_dead_letters_are_read_with_the_token_only_wherever_it_listens(host: str) -> None:
+    """They have the values of records."""
+    path = "/api/dlq/dead-letter-topic-orders"
+    headers = {"host": "localhost"}
+    assert answer(ours(host=host), "GET", path, **headers) == 404
+    guard = ours(host=host, token=TOKEN)
+    assert answer(guard, "GET", path, **headers) == 401
+    assert answer(guard, "GET", path, **headers, **BEARER) == 200
+
+
 @pytest.mark.parametrize(
     "host",
     [

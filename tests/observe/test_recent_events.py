@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reactive_kafka import HandlerError
 from reactive_kafka.observe.events import (
     BrokerUnavailable,
     ChannelFailed,
@@ -53,6 +54,23 @@ def test_the_last_error_has_time_type_and_text() -> None:
     assert error is not None
     assert (error.at, error.type, error.text) == (200.0, "ValueError", "bad amount")
     assert recent.last_error("clicks") is None
+
+
+def test_the_last_error_names_its_record_also_where_the_channel_failed_for_it() -> None:
+    recent = RecentEvents(SettableTime())
+    recent.on(ignored(partition=3))
+    error = recent.last_error("orders")
+    assert error is not None
+    assert error.record == (TopicPartition("orders", 3), 7)
+    cause = HandlerError("orders", TopicPartition("orders", 1), 42, ValueError("bad"))
+    recent.on(ChannelFailed(channel="orders", reason="it has failed", error=cause))
+    error = recent.last_error("orders")
+    assert error is not None
+    assert error.record == (TopicPartition("orders", 1), 42)
+    recent.on(BrokerUnavailable(channel="orders", reason="connection refused"))
+    error = recent.last_error("orders")
+    assert error is not None
+    assert error.record is None
 
 
 def test_a_problem_without_an_exception_is_named_by_its_event() -> None:

@@ -11,6 +11,7 @@ from docs_tools.markdown import page_of_text
 from docs_tools.pictures.__main__ import FOLDER, PICTURES
 from docs_tools.pictures.canvas import INKS, KINDS
 from docs_tools.repository import text_pages
+from tests.http.page_screenshots import NAMES
 from tests.pages import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -30,6 +31,14 @@ def test_every_picture_is_drawn_and_on_a_page() -> None:
     shown = {name for text in texts for name in re.findall(r"pictures/([\w-]+)\.svg", text)}
     assert kept == set(PICTURES)
     assert kept - shown == set()
+
+
+def test_every_screenshot_is_taken_by_the_command_and_on_a_page() -> None:
+    kept = {path.stem for path in (ROOT / "docs" / "screenshots").glob("*")}
+    texts = [(ROOT / file).read_text() for file in text_pages()]
+    shown = {name for text in texts for name in re.findall(r"screenshots/([\w-]+)\.png", text)}
+    assert kept == set(NAMES), "run make docs-pictures"
+    assert shown == kept
 
 
 @pytest.mark.parametrize("name", PICTURES)

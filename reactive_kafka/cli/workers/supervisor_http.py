@@ -9,20 +9,26 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Collection, Coroutine, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from reactive_kafka.cli.workers.action_summary import WorkerReply, summary_of
 from reactive_kafka.cli.workers.metric_sums import CONTENT_TYPE, Families, MetricSums, parsed
+from reactive_kafka.cli.workers.record_answer import merged_record
 from reactive_kafka.cli.workers.worker_health import WorkerProbe, merged_probe
 from reactive_kafka.cli.workers.worker_process import NoAnswerError, WorkerAnswer, WorkerProcess
 from reactive_kafka.http.action_requests import CLIENT_HEADER
+from reactive_kafka.http.member_json import Json, not_among, unreached
 from reactive_kafka.observe.catalogue import OF_A_SUPERVISOR, WORKER_UP
 
 PROBE_S = 2.0
 """How long a worker may take to answer a probe."""
 ANSWER_S = 20.0
 """How long a worker may take for anything else but a stream."""
+RECORD = "/api/record"
+MEMBERS = "/api/members"
+MEMBERS_S = 5.0
+"""How long a worker may take to say how it and its peers are. A peer has 2 seconds."""
 BODY_BYTES = 1024 * 1024
 PROBES = frozenset({"/health", "/health/live", "/health/ready", "/health/started"})
 TO_ALL = ("/api/channels/", "/api/log-level")
@@ -83,6 +89,10 @@ class SupervisorHttp:
             await _send(send, await self._probe(request))
         elif request.method in ("GET", "HEAD") and request.path == "/metrics":
             await _send(send, await self._metrics(request))
+        elif request.method == "GET" and request.path == MEMBERS:
+            await _send(send, await self._members(request))
+        elif request.method == "GET" and request.path == RECORD:
+            await _send(send, await self._record(request))
         elif request.method == "POST" and request.path.startswith(TO_ALL):
             await _send(send, await self._to_all(request))
         else:
@@ -150,6 +160,39 @@ class SupervisorHttp:
             return answers[0]
         status, body = summary
         return _json(body, status)
+
+    async def _record(self, request: HttpRequest) -> WorkerAnswer:
+        """Ask all workers where a record is: one of them has its partition."""
+        asked = [self._ask(slot, slot.process, request, ANSWER_S) for slot in self._slots]
+        answers = list(zip(self._slots, await asyncio.gather(*asked), strict=True))
+        found = [
+            (slot.number, json.loads(answer.body))
+            for slot, answer in answers
+            if isinstance(answer, WorkerAnswer) and answer.status == 200
+        ]
+        if found:
+            return _json(merged_record(found), 200)
+        slot, answer = answers[0]
+        return answer if isinstance(answer, WorkerAnswer) else _unavailable(slot, answer)
+
+    async def _members(self, request: HttpRequest) -> WorkerAnswer:
+        """List all workers, and what the first one that runs says of its peers."""
+        first, _ = self._chosen(request)
+        only_self = replace(request, target=f"{MEMBERS}?only=self")
+        asked = [
+            self._ask(slot, slot.process, request if slot is first else only_self, MEMBERS_S)
+            for slot in self._slots
+        ]
+        found: list[Json] = []
+        others: list[Json] = []
+        for slot, answer in zip(self._slots, await asyncio.gather(*asked), strict=True):
+            if isinstance(answer, WorkerAnswer) and answer.status in (401, 403, 421):
+                return answer
+            listed = _listed(slot, answer)
+            found.append({**listed[0], "worker": slot.number})
+            # Peers have an address; the worker itself has none.
+            others += listed[1:]
+        return _json({"members": [*found, *not_among(found, others)]}, 200)
 
     async def _ask(
         self,
@@ -221,6 +264,17 @@ def _worker_probe(slot: WorkerSlot, answer: WorkerAnswer | str) -> WorkerProbe:
         reason=answer,
         keeps_failing=slot.keeps_failing,
     )
+
+
+def _listed(slot: WorkerSlot, answer: WorkerAnswer | str) -> Sequence[Json]:
+    """Return the members that a worker has answered with: itself first."""
+    if isinstance(answer, str):
+        return [unreached(answer)]
+    if answer.status != 200:
+        return [unreached(f"it answered {answer.status}")]
+    # The answer of our own worker, which has checked those of its peers.
+    listed: list[Json] = json.loads(answer.body)["members"]
+    return listed
 
 
 async def _until_gone(receive: Receive, answering: Coroutine[Any, Any, None]) -> None:

@@ -89,10 +89,13 @@ TOPICS = items(_TOPIC)
 RETRY_TOPICS = items("[a-zA-Z0-9._-]{0,247}_[0-9]{1,12}")
 _HOST = rf"{_HOST_PART}{{1,63}}(\.{_HOST_PART}{{1,63}})*\.{{0,2}}"
 HOSTS = items(_HOST)
-_PORT = (
-    "(:(0*[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?"
+_NEEDED_PORT = (
+    "(:(0*[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))"
 )
+_PORT = f"{_NEEDED_PORT}?"
 _SERVER = rf"(\[[^\]\s]+\]|{_HOST}){_PORT}"
+_PEER = rf"(\[[0-9a-fA-F:.]+\]|{_HOST}){_NEEDED_PORT}"
+PEERS = items(_PEER, listed=rf"\s*{_PEER}\s*")
 SERVERS = items(_SERVER, listed=rf"\s*{_SERVER}\s*", is_set=False)
 _REGISTRY = (
     r"https?://(\[[0-9a-fA-F:.]+\]|[^\x00-,/:-@\[-^`{-\x7f]+)(:[0-9]{1,5})?"

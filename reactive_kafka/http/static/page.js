@@ -1,48 +1,21 @@
 // The live page: reads GET /api/stream, and redraws what has changed.
-//
-// Whatever comes from users (names of topics, errors, payloads) becomes text through textContent.
-// There is no HTML in strings here, and the page's Content-Security-Policy forbids it.
-"use strict"
 
-const ROOT = new URL("..", document.currentScript.src)
-const MOST_ROWS = 50
+import {
+  ApplicationBar, ChannelBar, Letters, buttonsKey, canAct, partitionButtons, poisonButtons, rowButtons, takeFacts,
+} from "./actions.js"
+import {
+  Table, ageText, drawing, durationText, element, errorText, list, numberText, rateText, setText, timeText,
+} from "./elements.js"
+import { Members } from "./members.js"
+import { RecordForm } from "./record.js"
+import { ROOT, authorization, dropToken, keepToken } from "./service.js"
+
 const LAGS_KEPT = 60
 const RETRY_MS = [500, 1000, 2000, 5000]
 // The stream sends something every second.
 const SILENCE_MS = 10_000
-const TOKEN_KEY = "reactive_kafka token"
-const SVG = "http://www.w3.org/2000/svg"
 
-// -- words for numbers, as in page_html.py
-
-const thousands = new Intl.NumberFormat("en", { maximumFractionDigits: 0 })
-
-function numberText(number) {
-  return number == null ? "-" : thousands.format(number).replaceAll(",", "\u202f")
-}
-
-function rateText(perSecond) {
-  if (perSecond == null) return "-"
-  return perSecond < 10 ? perSecond.toFixed(1) : numberText(Math.round(perSecond))
-}
-
-function durationText(seconds) {
-  const whole = Math.floor(seconds)
-  const units = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]]
-  for (const [size, unit, partSize, part] of units) {
-    if (whole >= size) {
-      const rest = Math.floor((whole % size) / partSize)
-      return `${Math.floor(whole / size)} ${unit}${rest ? ` ${rest} ${part}` : ""}`
-    }
-  }
-  return `${whole} s`
-}
-
-function ageText(seconds) {
-  if (seconds == null) return "-"
-  if (seconds < 1) return `${Number((seconds * 1000).toPrecision(3))} ms`
-  return seconds < 60 ? `${seconds.toFixed(1)} s` : durationText(seconds)
-}
+// -- channels
 
 function percentilesText(seconds) {
   return seconds.p50 == null ? "-" : `${ageText(seconds.p50)} / ${ageText(seconds.p99)}`
@@ -53,134 +26,6 @@ function lagText(channel) {
   const lag = numberText(channel.lag)
   return change ? `${lag} (${change > 0 ? "+" : ""}${change}/s)` : lag
 }
-
-function timeText(at) {
-  return new Date(at).toLocaleTimeString()
-}
-
-function errorText(error) {
-  return error == null ? "" : `${timeText(error.at)} ${error.type}: ${error.text}`
-}
-
-// -- elements
-
-function element(tag, className, text) {
-  const made = document.createElement(tag)
-  if (className) made.className = className
-  if (text != null) made.textContent = text
-  return made
-}
-
-function drawing(tag, attributes) {
-  const made = document.createElementNS(SVG, tag)
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value)
-  return made
-}
-
-function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text
-}
-
-function list(node, texts) {
-  const joined = texts.join("\n")
-  if (node.dataset.texts === joined) return
-  node.dataset.texts = joined
-  node.replaceChildren(...texts.map((text) => element("li", "", text)))
-  node.hidden = !texts.length
-}
-
-// The columns of words, which begin at the left. Numbers end at the right.
-const WORDS = new Set(["channel", "topic and group", "handler", "last error", "topic", "mode", "session", "batch",
-  "progress", "ranges", "reason", "outcome", "ended", "partition", "marks", "state", "time", "kind",
-  "what happened"])
-
-// A table that keeps its rows, and changes only the cells whose content is another one.
-class Table {
-  // columns: [label, text of an item, draw(cell, item) if it is more than text]
-  constructor(heading, columns, className, keyOf, rowClass) {
-    this.columns = columns
-    this.keyOf = keyOf
-    this.rowClass = rowClass || (() => "")
-    this.rows = new Map()
-    this.showsAll = false
-    this.items = []
-    this.node = element("section")
-    if (heading) this.node.append(element("h2", "", heading))
-    const scroll = element("div", "scroll")
-    const table = element("table", className)
-    const head = element("tr")
-    for (const [label] of columns) {
-      const cell = element("th", WORDS.has(label) ? "words" : "", label)
-      cell.scope = "col"
-      head.append(cell)
-    }
-    table.append(element("thead"), element("tbody"))
-    table.tHead.append(head)
-    this.body = table.tBodies[0]
-    scroll.append(table)
-    this.more = element("button")
-    this.more.type = "button"
-    this.more.onclick = () => {
-      this.showsAll = !this.showsAll
-      this.update(this.items)
-    }
-    this.node.append(scroll, this.more)
-  }
-
-  update(items) {
-    this.items = items
-    const shown = this.showsAll ? items : items.slice(0, MOST_ROWS)
-    this.node.hidden = !items.length
-    this.more.hidden = items.length <= MOST_ROWS
-    setText(this.more, this.showsAll ? `show ${MOST_ROWS}` : `show all ${numberText(items.length)}`)
-    const left = new Set(this.rows.keys())
-    let next = this.body.firstChild
-    for (const item of shown) {
-      const key = this.keyOf(item)
-      left.delete(key)
-      let row = this.rows.get(key)
-      if (!row) {
-        row = this.newRow()
-        this.rows.set(key, row)
-      }
-      this.fill(row, item)
-      if (row.node === next) next = next.nextSibling
-      else this.body.insertBefore(row.node, next)
-    }
-    for (const key of left) {
-      this.rows.get(key).node.remove()
-      this.rows.delete(key)
-    }
-  }
-
-  newRow() {
-    const node = element("tr")
-    for (const [label] of this.columns) {
-      const cell = element("td", WORDS.has(label) ? "words" : "")
-      cell.dataset.label = label
-      node.append(cell)
-    }
-    return { node, drawn: [], className: "" }
-  }
-
-  fill(row, item) {
-    const className = this.rowClass(item)
-    if (className !== row.className) {
-      row.className = className
-      row.node.className = className
-    }
-    this.columns.forEach(([, textOf, draw], place) => {
-      const text = String(textOf(item) ?? "")
-      if (row.drawn[place] === text) return
-      row.drawn[place] = text
-      const cell = row.node.cells[place]
-      if (draw) draw(cell, item)
-      else cell.textContent = text
-    })
-  }
-}
-
-// -- channels
 
 // Channel -> its lag in the last minute.
 const lags = new Map()
@@ -201,6 +46,11 @@ function badge(channel) {
 
 function aboutChannel(channel) {
   return [channel.reason, ...channel.warnings].filter(Boolean).join("; ")
+}
+
+function drawNameAndButtons(cell, channel) {
+  drawName(cell, channel)
+  cell.append(...rowButtons(channel))
 }
 
 function drawName(cell, channel) {
@@ -241,8 +91,15 @@ function drawLag(cell, channel) {
   picture.setAttribute("aria-label", `lag of the last minute: ${numberText(values[0])} to ${lagText(channel)}`)
 }
 
+// A long error has five lines; the channel's page has it whole, on its time line.
+function drawError(cell, channel) {
+  const text = element("span", "clamped", errorText(channel.last_error))
+  text.title = text.textContent
+  cell.replaceChildren(...(channel.last_error ? [text] : []))
+}
+
 const CHANNEL_COLUMNS = [
-  ["channel", (one) => [one.channel, one.state, severity(one), aboutChannel(one)].join("\n"), drawName],
+  ["channel", (one) => [one.channel, one.state, severity(one), aboutChannel(one), buttonsKey(one)].join("\n"), drawNameAndButtons],
   ["topic and group", (one) => [...one.topics, one.group, one.protocol].join("\n"), drawTopic],
   ["handler", (one) => one.handlers.join("\n"), drawHandlers],
   ["in/s", (one) => rateText(one.received_per_second)],
@@ -254,7 +111,7 @@ const CHANNEL_COLUMNS = [
   ["retries", (one) => numberText(one.retries)],
   ["letters", (one) => numberText(one.dead_lettered)],
   ["poison", (one) => numberText(one.poison.length)],
-  ["last error", (one) => errorText(one.last_error)],
+  ["last error", (one) => errorText(one.last_error), drawError],
 ]
 
 const OUTGOING_COLUMNS = [
@@ -276,6 +133,12 @@ const byName = (one) => one.channel
 
 function channelTable(heading) {
   return new Table(heading, CHANNEL_COLUMNS, "channels", byName, severityClass)
+}
+
+// The row of a channel on its own page, where the buttons are in a bar.
+function summaryTable() {
+  const [[label, textOf], ...others] = CHANNEL_COLUMNS
+  return new Table("", [[label, textOf, drawName], ...others], "channels", byName, severityClass)
 }
 
 // -- partitions, with the rules of partition_marks.py
@@ -345,6 +208,11 @@ const PARTITION_COLUMNS = [
   ["state", (one) => (one.done ? "done" : one.paused ? "paused" : "")],
 ]
 
+// The text of a cell with buttons: they are drawn again when it changes.
+function actKey(one) {
+  return `${canAct()} ${one.paused} ${one.offset}`
+}
+
 const POISON_COLUMNS = [
   ["channel", (one) => one.channel],
   ["partition", partitionName],
@@ -352,6 +220,7 @@ const POISON_COLUMNS = [
   ["unsettled for", (one) => ageText(one.age_seconds)],
   ["waiting behind it", (one) => numberText(one.waiting)],
   ["on_poison", (one) => one.on_poison],
+  ["actions", actKey, (cell, one) => cell.replaceChildren(...poisonButtons(one.of, one))],
 ]
 
 function poisonTable() {
@@ -359,7 +228,7 @@ function poisonTable() {
 }
 
 function poisonOf(channels) {
-  return channels.flatMap(({ channel, poison, on_poison }) => poison.map((one) => ({ ...one, channel, on_poison })))
+  return channels.flatMap((of) => of.poison.map((one) => ({ ...one, of, channel: of.channel, on_poison: of.on_poison })))
 }
 
 const HISTORY_COLUMNS = [
@@ -436,15 +305,21 @@ class SparkView {
 
 class Overview {
   constructor() {
+    this.bar = new ApplicationBar()
+    this.record = new RecordForm()
+    this.members = new Members()
     this.incoming = channelTable("Incoming channels")
     this.outgoing = new Table("Outgoing channels", OUTGOING_COLUMNS, "outgoing", (one) => `${one.direction} ${one.channel}`,
       (one) => (one.status === "UP" ? "" : "down"))
     this.spark = new SparkView()
     this.poison = poisonTable()
-    this.nodes = [this.incoming.node, this.poison.node, this.outgoing.node, ...this.spark.nodes]
+    this.nodes = [this.bar.node, this.incoming.node, this.poison.node, this.outgoing.node, ...this.spark.nodes,
+      this.members.node, this.record.node]
   }
 
   update(facts) {
+    this.bar.update()
+    this.record.update(facts.incoming)
     // Array.sort keeps the order of equal channels.
     this.incoming.update([...facts.incoming].sort((one, other) => severity(other) - severity(one)))
     this.poison.update(poisonOf(facts.incoming))
@@ -462,16 +337,23 @@ class ChannelView {
     back.append(link)
     this.heading = element("h2", "", name)
     this.notes = element("ul")
-    this.summary = channelTable("")
+    this.summary = summaryTable()
     this.poison = poisonTable()
-    this.partitions = new Table("Partitions", PARTITION_COLUMNS, "partitions", partitionName)
+    this.bar = new ChannelBar()
+    this.channel = null
+    const actions = ["actions", actKey, (cell, one) => cell.replaceChildren(...partitionButtons(this.channel, one))]
+    this.partitions = new Table("Partitions", [...PARTITION_COLUMNS, actions], "partitions", partitionName)
     this.partitions.node.firstChild.after(legend())
     this.totals = element("p")
     this.history = new Table("Rebalances and failures", HISTORY_COLUMNS, "history",
       (one) => `${one.at} ${one.kind} ${one.text}`)
     this.spark = new SparkView()
-    this.nodes = [back, this.heading, this.notes, this.summary.node, this.poison.node,
-      this.partitions.node, this.totals, this.history.node, ...this.spark.nodes]
+    // Made when it is known where the channel writes its dead letters.
+    this.letters = null
+    this.lettersPlace = element("div")
+    this.record = new RecordForm()
+    this.nodes = [back, this.heading, this.bar.node, this.notes, this.summary.node, this.poison.node,
+      this.partitions.node, this.totals, this.record.node, this.lettersPlace, this.history.node, ...this.spark.nodes]
   }
 
   update(facts) {
@@ -480,6 +362,10 @@ class ChannelView {
       list(this.notes, ["This channel does not run here now."])
       return
     }
+    this.channel = channel
+    this.bar.update(channel)
+    this.record.update([channel])
+    this.updateLetters(channel.dead_letter_topic)
     const paused = channel.paused_by.map((reason) => `paused: ${reason}`)
     const limited = channel.limited_by ? [`records wait for rate_limit = ${channel.limited_by}`] : []
     list(this.notes, [...paused, ...limited])
@@ -493,6 +379,13 @@ class ChannelView {
     ].map(([label, key]) => `${label} ${numberText(channel[key])}`).join(", "))
     this.history.update(channel.history || [])
     this.spark.update(facts.sessions.filter((one) => one.channel === this.name))
+  }
+
+  updateLetters(topic) {
+    const wanted = canAct() ? topic : null
+    if (wanted === (this.letters && this.letters.topic)) return
+    this.letters = wanted && new Letters(wanted)
+    this.lettersPlace.replaceChildren(...(this.letters ? [this.letters.node] : []))
   }
 }
 
@@ -508,6 +401,10 @@ function legend() {
 }
 
 // -- the page
+
+function membersText(count) {
+  return count === 1 ? "1 member" : `${count} members`
+}
 
 class Page {
   constructor() {
@@ -560,6 +457,7 @@ class Page {
       if (channel.lag != null) kept.push(channel.lag)
       if (kept.length > LAGS_KEPT) kept.shift()
     }
+    takeFacts(facts)
     this.begin()
     this.showState()
     this.announce()
@@ -615,7 +513,7 @@ class Page {
       `host ${application.host}`,
       `process ${application.pid}`,
       application.uptime_seconds != null && `up ${durationText(application.uptime_seconds)}`,
-      application.members === 1 ? "1 member" : `${application.members} members`,
+      membersText(Math.max(application.members, this.view.members?.count || 1)),
       application.state,
     ].filter(Boolean).join(" \u00b7 "))
     list(document.getElementById("reasons"), application.reasons.map((one) => `${one.name}: ${one.reason}`))
@@ -631,11 +529,6 @@ class Page {
 
 // -- the stream
 
-function authorization() {
-  const token = sessionStorage.getItem(TOKEN_KEY)
-  return token ? { Authorization: `Bearer ${token}` } : {}
-}
-
 // Resolves when the operator has typed a token.
 function signIn() {
   return new Promise((resolve) => {
@@ -648,7 +541,7 @@ function signIn() {
     form.append(label, element("button", "", "Open the page"))
     form.onsubmit = (event) => {
       event.preventDefault()
-      sessionStorage.setItem(TOKEN_KEY, input.value)
+      keepToken(input.value)
       form.remove()
       resolve()
     }
@@ -693,7 +586,7 @@ async function run() {
       const answer = await fetch(url, { headers: authorization(), signal: stopped.signal, cache: "no-store" })
       if (answer.status === 401) {
         clearTimeout(watch)
-        sessionStorage.removeItem(TOKEN_KEY)
+        dropToken()
         await signIn()
         continue
       }

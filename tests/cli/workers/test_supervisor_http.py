@@ -215,3 +215,57 @@ async def test_a_huge_body_reaches_no_worker() -> None:
     worker = ActingWorker(1, 200, "{}")
     status, _ = await acted(worker, body=b"x" * (BODY_BYTES + 1))
     assert (status, worker.asked_for) == (413, [])
+
+
+async def told(path: str, *workers: ActingWorker | None) -> tuple[int, Any]:
+    """The answer of a supervisor of these workers to a GET."""
+    slots = [RunningSlot(number, worker) for number, worker in enumerate(workers, 1)]
+    for slot in slots:
+        slot.last_end = "it has ended"
+    client = HttpClient()
+    await SupervisorHttp(slots)(scope_of("GET", path), client.receive, client.send)
+    content = b"".join(message.get("body", b"") for message in client.sent).decode()
+    return client.sent[0]["status"], json.loads(content) if content[0] == "{" else content
+
+
+def members(*pids: int, address: str | None = None) -> str:
+    listed = [{"pid": pid, "host": "a", "address": address, "is_reached": True} for pid in pids]
+    return json.dumps({"members": listed})
+
+
+async def test_the_members_are_all_workers_and_the_peers_of_one() -> None:
+    peer = {"pid": 9, "host": "b", "address": "b:1", "is_reached": True}
+    own = {"pid": 1, "host": "a", "address": None, "is_reached": True}
+    # The service is among its own peers.
+    again = {"pid": 2, "host": "a", "address": "a:1", "is_reached": True}
+    first = ActingWorker(1, 200, json.dumps({"members": [own, again, peer]}))
+    second = ActingWorker(2, 200, members(2))
+    status, body = await told("/api/members", first, second, None)
+    assert status == 200
+    found = [(one.get("pid"), one["worker"], one["is_reached"]) for one in body["members"][:3]]
+    assert found == [(1, 1, True), (2, 2, True), (None, 3, False)]
+    assert body["members"][2]["reason"] == "it has ended"
+    assert body["members"][3:] == [peer]
+    assert second.asked_for == ["GET /api/members?only=self"], "peers are asked once"
+    refused = ActingWorker(1, 401, '{"error": "this needs the token"}')
+    assert (await told("/api/members", refused, second))[0] == 401
+
+
+def record(place: str, *past: str) -> str:
+    channel = {"channel": "orders", "place": place, "past": list(past)}
+    return json.dumps({"topic": "orders", "offset": 7, "channels": [channel]})
+
+
+async def test_a_record_is_where_the_worker_with_its_partition_says() -> None:
+    elsewhere = ActingWorker(1, 200, record("elsewhere"))
+    knows = ActingWorker(2, 200, record("in-flight"))
+    status, body = await told("/api/record", elsewhere, knows)
+    assert (status, body["offset"]) == (200, 7)
+    (channel,) = body["channels"]
+    assert (channel["place"], channel["worker"]) == ("in-flight", 2)
+    remembers = ActingWorker(2, 200, record("elsewhere", "it failed"))
+    (channel,) = (await told("/api/record", elsewhere, remembers, None))[1]["channels"]
+    assert channel["past"] == ["it failed"]
+    wrong = ActingWorker(1, 400, '{"error": "offset is missing"}')
+    assert await told("/api/record", wrong, wrong) == (400, {"error": "offset is missing"})
+    assert (await told("/api/record", None))[0] == 503

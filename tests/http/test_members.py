@@ -1,0 +1,249 @@
+"""All members of a service on one page: peers that answer, and those that cannot be reached."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka.http.asgi import make_asgi
+from reactive_kafka.http.guard import Guard
+from reactive_kafka.http.member_json import members_in
+from reactive_kafka.http.server import serve
+from tests.faults.driver import free_port
+from tests.harness.browser_tab import browser_tab
+from tests.http.applike import FactsApp
+
+HOST = "127.0.0.1"
+TOKEN = "sesame"
+EVIL = "<script>document.title='taken'</script>"
+
+Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Counting(FactsApp):
+    """Counts how often its facts are read."""
+
+    def __init__(self) -> None:
+        super().__init__(pid=5000)
+        self.looks = 0
+
+    def facts(self) -> Any:
+        self.looks += 1
+        return super().facts()
+
+
+async def ask(peers: list[str], token: str | None = None, **query: str) -> list[dict[str, Any]]:
+    """Ask a process with these peers."""
+    asgi = make_asgi(FactsApp(), lambda: Guard(token=token), peers=lambda: peers)
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    transport = httpx.ASGITransport(app=asgi)
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://app", headers=headers
+    ) as client:
+        answer = await client.get("/api/members", params=query)
+        assert answer.status_code == 200
+        return list(answer.json()["members"])
+
+
+@asynccontextmanager
+async def raw_server(handle: Handle) -> AsyncIterator[str]:
+    """A server that answers as *handle* says; yields its address."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def handle_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        await handle(reader, writer)
+
+    server = await asyncio.start_server(handle_and_close, HOST, 0)
+    try:
+        yield f"{HOST}:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for writer in writers:
+            # What was not taken from it is dropped.
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+
+def answers(text: bytes) -> Handle:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(text)
+        writer.close()
+
+    return handle
+
+
+async def test_a_process_without_peers_is_its_only_member() -> None:
+    (member,) = await ask([])
+    assert (member["name"], member["host"], member["pid"]) == ("shop", "host-7", 4711)
+    assert member["is_reached"]
+    (channel,) = member["channels"]
+    assert (channel["channel"], channel["state"], channel["lag"]) == ("orders", "running", 5)
+
+
+async def test_peers_are_asked_with_the_token_and_do_not_ask_their_own_peers() -> None:
+    async with AsyncExitStack() as stack:
+        ports = [free_port(), free_port()]
+        places = [f"{HOST}:{port}" for port in ports]
+        for port in ports:
+            asgi = make_asgi(FactsApp(pid=port), lambda: Guard(token=TOKEN), peers=lambda: places)
+            await stack.enter_async_context(serve(asgi, HOST, port))
+        async with asyncio.timeout(5):
+            found = await ask(places, TOKEN)
+        assert [one["address"] for one in found] == [None, *places]
+        assert all(one["is_reached"] for one in found)
+        refused = await ask(places, "another")
+        assert [one["is_reached"] for one in refused] == [True, False, False]
+        assert refused[1]["reason"] == (
+            "it answered 401: this needs the token: Authorization: Bearer ..."
+        )
+
+
+async def test_a_process_that_is_among_its_own_peers_is_listed_once() -> None:
+    port = free_port()
+    place = f"{HOST}:{port}"
+    asgi = make_asgi(FactsApp(), peers=lambda: [place])
+    async with serve(asgi, HOST, port):
+        (member,) = await ask([place])
+        assert member["address"] is None
+
+
+async def test_a_peer_that_is_away_is_named_with_the_reason() -> None:
+    place = f"{HOST}:{free_port()}"
+    found = await ask([place])
+    assert [one["is_reached"] for one in found] == [True, False]
+    assert found[1]["address"] == place
+    assert found[1]["reason"] == "Connection refused"
+    (_, unknown) = await ask(["no-such-host.invalid:9000"])
+    assert not unknown["is_reached"]
+    assert unknown["reason"]
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (b"SSH-2.0-OpenSSH_9\r\n", "it does not speak HTTP/1"),
+        (b"", "it does not speak HTTP/1"),
+        (b"HTTP/1.1 500 Oh\r\n\r\n<b>broken\n", "it answered 500: <b>broken"),
+        (b"HTTP/1.1 301 Gone\r\nLocation: http://evil/\r\n\r\n", "it answered 301: "),
+        (b"HTTP/1.1 200 OK\r\n\r\n[]", "its answer cannot be read: it has no list of members"),
+        (b"HTTP/1.1 200 OK\r\n\r\n{", "its answer cannot be read: "),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 900_000, "its answer cannot be read: it is too deep"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 2_000_000, "more than 1048576 bytes"),
+        (b"x" * 2_000_000, ""),
+    ],
+)
+async def test_whatever_a_peer_says_is_a_reason(said: bytes, reason: str) -> None:
+    async with raw_server(answers(said)) as place:
+        found = await ask([place])
+        assert not found[1]["is_reached"]
+        assert reason in found[1]["reason"]
+
+
+async def test_a_peer_that_says_nothing_is_given_up_after_two_seconds() -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with raw_server(handle) as place, asyncio.timeout(8):
+        found = await ask([place])
+        assert found[1]["reason"] == "no answer within 2 s"
+
+
+@pytest.mark.chromium
+@pytest.mark.skipif(
+    "chromium" in os.environ.get("REACTIVE_KAFKA_WITHOUT", "").split(","), reason="left out"
+)
+async def test_the_page_shows_its_peers_and_says_which_it_cannot_reach(tmp_path: Path) -> None:
+    away = f"{HOST}:{free_port()}"
+    hostile = json.dumps({"members": [{"name": EVIL, "host": EVIL, "is_reached": True}]})
+    head = b"HTTP/1.1 200 OK\r\n\r\n"
+    async with (
+        browser_tab(tmp_path) as tab,
+        serve(make_asgi(FactsApp(pid=5000)), HOST, 0) as peer,
+        raw_server(answers(head + hostile.encode())) as evil,
+    ):
+        there = peer.url.removeprefix("http://")
+        asgi = make_asgi(FactsApp(), peers=lambda: [there, away, evil])
+        async with serve(asgi, HOST, 0) as server:
+            await tab.open(server.url)
+            await tab.until("document.querySelectorAll('.members tbody tr').length === 4")
+            shown = await tab.text(".members")
+            assert f"{there} running" in shown
+            assert f"{away} cannot be reached" in shown
+            assert EVIL in shown
+            assert await tab.run("document.querySelectorAll('img, main script').length") == 0
+            await tab.until("document.querySelector('#about').innerText.includes('4 members')")
+            links = await tab.run(
+                "[...document.querySelectorAll('.members a')].map(one => one.href)"
+            )
+            assert links == [
+                f"{server.url}/",
+                f"http://{there}/",
+                f"http://{away}/",
+                f"http://{evil}/",
+            ]
+            assert tab.complaints == []
+
+
+async def test_many_pages_ask_a_peer_once() -> None:
+    peer = Counting()
+    async with serve(make_asgi(peer), HOST, 0) as server:
+        place = server.url.removeprefix("http://")
+        asgi = make_asgi(FactsApp(), peers=lambda: [place])
+        transport = httpx.ASGITransport(app=asgi)
+        async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+            before = peer.looks
+            found = await asyncio.gather(*(client.get("/api/members") for _ in range(20)))
+        assert {len(one.json()["members"]) for one in found} == {2}
+        assert peer.looks - before == 1
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=8,
+)
+_channel = st.dictionaries(
+    st.sampled_from(["channel", "state", "lag", "in_flight", "poison", "evil"]), _json
+)
+_member = st.dictionaries(
+    st.sampled_from(["name", "host", "pid", "is_reached", "reason", "address", "evil"]), _json
+)
+
+
+@given(st.lists(_member | _json, max_size=4), st.lists(_channel | _json, max_size=3))
+def test_of_an_answer_only_known_fields_of_the_right_type_are_taken(
+    members: list[Any], channels: list[Any]
+) -> None:
+    for member in members:
+        if isinstance(member, dict):
+            member["channels"] = channels
+    body = json.dumps({"members": members}).encode()
+    try:
+        found = members_in(body, address="a:1")
+    except ValueError:
+        assert members == []
+        return
+    for member in found:
+        assert member["address"] == "a:1", "a peer cannot say that it is another one"
+        assert "evil" not in member
+        assert isinstance(member["is_reached"], bool)
+        for name in ("name", "host", "reason"):
+            text = member[name]
+            assert text is None or (isinstance(text, str) and "\n" not in text)
+        for channel in member["channels"]:
+            assert channel["lag"] is None or isinstance(channel["lag"], int | float)
+            assert channel["poison"] is None or isinstance(channel["poison"], int | float)
+    # Browsers read it, too.
+    json.dumps(found, allow_nan=False)
