@@ -11,7 +11,15 @@ from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 from opentelemetry.trace import SpanKind, StatusCode
 
 from reactive_kafka import App, Batch, Message
-from tests.app.helpers import in_virtual_time, make_app, running, send, settle_down, until
+from tests.app.helpers import (
+    committed,
+    in_virtual_time,
+    make_app,
+    running,
+    send,
+    settle_down,
+    until,
+)
 from tests.tracing.helpers import (
     Spans,
     context_of,
@@ -293,6 +301,36 @@ async def test_the_nack_of_one_of_several_handlers_belongs_to_its_call(spans: Sp
         await test.send("orders", 1)
         await test.settled()
     assert is_child(spans.only("nack orders"), spans.only("process orders"))
+
+
+@in_virtual_time
+async def test_an_exactly_once_record_that_sends_nothing_is_acked_when_its_handler_returns(
+    spans: Spans,
+) -> None:
+    app = App(
+        {
+            "incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest"}},
+            "outgoing": {"invoices": {"transactional_id": "billing"}},
+        }
+    )
+
+    @app.incoming("orders", when=lambda message: message.payload == b"silent")
+    async def silent(value: bytes) -> None: ...
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(value: bytes) -> bytes:
+        return value
+
+    async with running(app) as test:
+        await test.send("orders", b"silent")
+        await test.send("orders", b"sent")
+        await test.settled()
+        assert committed(test) == 2
+    first, _ = spans.of("process orders")
+    assert is_child(spans.only("ack orders"), first)
+    # One is the transaction's.
+    assert len(spans.of("commit orders")) >= 1
 
 
 class DropsCalls(Sampler):
