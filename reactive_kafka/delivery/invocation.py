@@ -12,10 +12,10 @@ from reactive_kafka.delivery.returned import ReturnedUnsettled
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.records import RawRecord
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.batch import Batch
+from reactive_kafka.verdicts.batch import Batch, ack_returned_batch
 from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.delivery_hook import Call, DeliveryHook
-from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.message import Message, ack_returned
 
 
 class Sends(Protocol):
@@ -189,8 +189,10 @@ def _settling(invocation: Invocation, returned: ReturnedUnsettled | None) -> Cal
             )
             if not is_sent:
                 await emit.answer(result, message)
-        elif invocation.ack == "post":
+        elif invocation.awaits_commits and invocation.ack == "post":
             await message.ack()
+        elif invocation.ack == "post":
+            ack_returned(message)
         if returned is not None and is_open(message):
             returned.add(message)
 
@@ -206,7 +208,7 @@ def batch_call(invocation: Invocation) -> Call:
     if invocation.emit is not None:
         call = _answering(call, invocation.emit)
     if invocation.acks_by_message and invocation.ack == "post":
-        call = _acking(call)
+        call = _acking(call, awaits_commits=invocation.awaits_commits)
     if invocation.around is not None:
         call = invocation.around(call)
     return call
@@ -221,11 +223,14 @@ def _answering(call: Call, emit: Sends) -> Call:
     return called
 
 
-def _acking(call: Call) -> Call:
+def _acking(call: Call, *, awaits_commits: bool) -> Call:
     async def called(batch: Batch[Any]) -> None:
         await call(batch)
         await deliver_cancellation()
-        await batch.ack()
+        if awaits_commits:
+            await batch.ack()
+        else:
+            ack_returned_batch(batch)
 
     return called
 

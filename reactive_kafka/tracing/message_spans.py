@@ -24,6 +24,7 @@ from reactive_kafka.tracing.attributes import (
 from reactive_kafka.tracing.clusters import ClusterAttributes
 from reactive_kafka.tracing.tracer import Tracing
 from reactive_kafka.verdicts.delivery import Delivery, keep_trace, trace_of
+from reactive_kafka.verdicts.futures import ThreadVerdict
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -71,8 +72,12 @@ class MessageSpans:
         tracing.end(span)
         keep_trace(message, tracing.inside(span))
 
-    def acked(self, message: Delivery, answer: Future[bool]) -> None:
+    def acked(self, message: Delivery, answer: Future[bool] | ThreadVerdict) -> None:
         """Make the span of an ack. It ends when the ack has its answer."""
+        if isinstance(answer, ThreadVerdict):
+            # In another thread it is not known yet whether the ack has an effect.
+            answer.add_done_callback(partial(self.acked, message))
+            return
         if _has_no_effect(answer):
             return
         parent = self._context_of(message)
@@ -82,9 +87,14 @@ class MessageSpans:
         self._until(answer, "ack", message.topic_partition.topic, attributes, parent)
 
     def acked_together(
-        self, messages: Sequence[Delivery], answer: Future[bool], trace: object
+        self, messages: Sequence[Delivery], answer: Future[bool] | ThreadVerdict, trace: object
     ) -> None:
         """Make the span of an ack of several messages."""
+        if isinstance(answer, ThreadVerdict):
+            answer.add_done_callback(
+                lambda answered: self.acked_together(messages, answered, trace)
+            )
+            return
         if _has_no_effect(answer):
             return
         parent: Any = trace or self._tracing.no_parent
@@ -152,7 +162,9 @@ _OPERATIONS: tuple[Operation, ...] = ("receive", "ack", "nack")
 
 def _has_no_effect(answer: Future[bool]) -> bool:
     """Whether it is known that a verdict has no effect, for example because there was another."""
-    return answer.done() and not answer.result()
+    if not answer.done():
+        return False
+    return answer.cancelled() or answer.exception() is not None or not answer.result()
 
 
 def _linked(message: Delivery) -> LinkedRecord:

@@ -143,13 +143,16 @@ class Tracing:
         self._safe.call(self._end, span, error, attributes)
 
     def _end(self, span: Span, error: BaseException | None, attributes: Attributes) -> None:
-        if attributes:
-            span.set_attributes(attributes)
-        if error is not None and span.is_recording():
-            span.record_exception(error)
-            span.set_attribute(ERROR_TYPE, error_type(error))
-            span.set_status(self._trace.StatusCode.ERROR, describe(error))
-        span.end()
+        try:
+            if attributes:
+                span.set_attributes(attributes)
+            if error is not None and span.is_recording():
+                span.set_attribute(ERROR_TYPE, error_type(error))
+                span.set_status(self._trace.StatusCode.ERROR, describe(error))
+                # The SDK asks for the text of the error, which may raise.
+                span.record_exception(error)
+        finally:
+            span.end()
 
     def current(self, span: Span, parent: Context) -> CurrentSpan:
         """Return a block in which the span is the current one, and that ends it."""

@@ -148,6 +148,15 @@ def keep_batch_trace(batch: Batch[Any], trace: object) -> None:
     batch._trace = trace
 
 
+def ack_returned_batch(batch: Batch[Any]) -> None:
+    """Ack what is open of a batch because its handler has returned. As ``ack_returned``."""
+    messages = batch._messages
+    channel = verdicts_of(messages[0].tracker).channel
+    answers = [verdicts_of(message.tracker).settle(message.index) for message in messages]
+    if channel.watch is not None:
+        channel.watch.acked_together(messages, channel.futures.any_of(answers), batch._trace)
+
+
 def settle_all(messages: Sequence[Message[Any]]) -> None:
     """Settle those without a verdict, at once.
 

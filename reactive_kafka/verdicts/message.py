@@ -254,6 +254,20 @@ class Message(Delivery, Generic[T]):
         )
 
 
+def ack_returned(message: Message[Any]) -> Future[bool]:
+    """Ack a message because its handler has returned.
+
+    Unlike an ack by hand it is never refused: a channel that is exactly once settles records whose
+    handlers send nothing in this way.
+    """
+    verdicts = verdicts_of(message.tracker)
+    answer = verdicts.settle(message.index)
+    watch = verdicts.channel.watch
+    if watch is not None:
+        watch.acked(message, answer)
+    return answer
+
+
 def new_message(
     payload: Any, record: RawRecord, tracker: OffsetTracker, index: int
 ) -> Message[Any]:

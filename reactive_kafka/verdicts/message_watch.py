@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.verdicts.futures import ThreadVerdict
 
 
 class ReceiveWatch(Protocol):
@@ -23,11 +24,11 @@ class VerdictWatch(Protocol):
     ``Message.nack``: False if the verdict had no effect. Verdicts may come from any thread.
     """
 
-    def acked(self, message: Delivery, answer: Future[bool]) -> None:
+    def acked(self, message: Delivery, answer: Future[bool] | ThreadVerdict) -> None:
         """A message is acked, by the application or because its handler has returned."""
 
     def acked_together(
-        self, messages: Sequence[Delivery], answer: Future[bool], trace: object
+        self, messages: Sequence[Delivery], answer: Future[bool] | ThreadVerdict, trace: object
     ) -> None:
         """Messages are acked by one call.
 

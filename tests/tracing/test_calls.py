@@ -166,6 +166,32 @@ async def test_each_attempt_has_a_span_of_its_own(shape: str, spans: Spans) -> N
         assert {number_of(span.parent) for span in found} == {7}
 
 
+class MuteError(Exception):
+    """An error that cannot be turned into text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@in_virtual_time
+async def test_an_error_without_a_text_ends_its_span_too(
+    spans: Spans, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = make_app(**IGNORED)
+
+    @app.incoming("orders")
+    async def handler(value: int) -> None:
+        raise MuteError
+
+    async with running(app) as test:
+        await send(test, 1)
+        await test.settled()
+    span = spans.only("process orders")
+    assert span.status.status_code is StatusCode.ERROR
+    assert dict(span.attributes or {})["error.type"] == "tests.tracing.test_calls.MuteError"
+    assert "RuntimeError: no text" in capsys.readouterr().err
+
+
 class Habit:
     """What a handler leaves behind in its worker's task or context."""
 

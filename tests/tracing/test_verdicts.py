@@ -10,8 +10,16 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 from opentelemetry.trace import SpanKind, StatusCode
 
-from reactive_kafka import App, Batch, Message
-from tests.app.helpers import in_virtual_time, make_app, running, send, settle_down, until
+from reactive_kafka import App, Batch, CheckpointError, Message
+from tests.app.helpers import (
+    committed,
+    in_virtual_time,
+    make_app,
+    running,
+    send,
+    settle_down,
+    until,
+)
 from tests.tracing.helpers import (
     Spans,
     context_of,
@@ -117,6 +125,49 @@ async def test_an_ack_from_a_thread_has_its_span_too(spans: Spans) -> None:
         await send(test, 1)
         await test.settled()
     assert is_child(spans.only("ack orders"), spans.only("process orders"))
+
+
+async def test_acks_without_an_effect_have_no_spans_in_threads_either(spans: Spans) -> None:
+    app = make_app(batch_max_records=1)
+
+    @app.incoming("orders")
+    def handler(batch: Batch[int]) -> None:
+        answers: Any = (batch[0].ack(), batch[0].ack(), batch.ack())
+        assert [answer.result(60) for answer in answers] == [True, False, False]
+
+    async with running(app) as test:
+        await send(test, 1)
+        await test.settled()
+    span = spans.only("ack orders")
+    assert span.status.status_code is StatusCode.UNSET
+
+
+async def test_an_ack_from_a_thread_that_is_refused_raises_where_it_is_awaited(
+    spans: Spans,
+) -> None:
+    app = App(
+        {
+            "incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest"}},
+            "outgoing": {"invoices": {"transactional_id": "billing"}},
+        }
+    )
+    refused = list[BaseException]()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    def handler(message: Message[bytes]) -> bytes:
+        answer: Any = message.ack()
+        try:
+            answer.result(60)
+        except CheckpointError as error:
+            refused.append(error)
+        return message.payload
+
+    async with running(app) as test:
+        await test.send("orders", b"x")
+        await test.settled()
+    assert len(refused) == 1
+    assert spans.of("ack orders") == []
 
 
 @in_virtual_time
@@ -293,6 +344,36 @@ async def test_the_nack_of_one_of_several_handlers_belongs_to_its_call(spans: Sp
         await test.send("orders", 1)
         await test.settled()
     assert is_child(spans.only("nack orders"), spans.only("process orders"))
+
+
+@in_virtual_time
+async def test_an_exactly_once_record_that_sends_nothing_is_acked_when_its_handler_returns(
+    spans: Spans,
+) -> None:
+    app = App(
+        {
+            "incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest"}},
+            "outgoing": {"invoices": {"transactional_id": "billing"}},
+        }
+    )
+
+    @app.incoming("orders", when=lambda message: message.payload == b"silent")
+    async def silent(value: bytes) -> None: ...
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(value: bytes) -> bytes:
+        return value
+
+    async with running(app) as test:
+        await test.send("orders", b"silent")
+        await test.send("orders", b"sent")
+        await test.settled()
+        assert committed(test) == 2
+    first, _ = spans.of("process orders")
+    assert is_child(spans.only("ack orders"), first)
+    # One is the transaction's.
+    assert len(spans.of("commit orders")) >= 1
 
 
 class DropsCalls(Sampler):

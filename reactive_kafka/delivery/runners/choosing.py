@@ -30,11 +30,11 @@ from reactive_kafka.failure.routes import after_attempt
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.observe.events import AlsoFailed
 from reactive_kafka.records import RawRecord
-from reactive_kafka.verdicts.acknowledger import Acknowledger, verdicts_of
+from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import failure_of, is_open, keep_trace, trace_of
 from reactive_kafka.verdicts.delivery_hook import Call, DeliveryHook
-from reactive_kafka.verdicts.message import Message, new_message
+from reactive_kafka.verdicts.message import Message, ack_returned, new_message
 
 T = TypeVar("T")
 
@@ -299,17 +299,12 @@ class Broadcast(RecordHandler):
         self._progress.pop(place, None)
         if not progress.is_taken:
             self._choice.unmatched(message)
-        elif self.invocation.awaits_commits or self.invocation.acks_by_message:
-            await self._ack(message)
+        elif self.invocation.awaits_commits:
+            await ack_returned(message)
+        elif self.invocation.acks_by_message:
+            ack_returned(message)
         else:
             message.tracker.settle(message.index)
-
-    async def _ack(self, message: Message[Any]) -> None:
-        """Ack a message that all of its handlers are done with."""
-        answer = verdicts_of(message.tracker).settle(message.index)
-        if self._channel.watch is not None:
-            self._channel.watch.acked(message, answer)
-        await answer
 
     def _has_branch(self, progress: BroadcastProgress) -> bool:
         return progress.position < len(self._branches)
