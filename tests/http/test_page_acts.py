@@ -202,6 +202,29 @@ async def test_dead_letters_are_read_and_replayed_and_stay_text(tab: BrowserTab)
         assert tab.complaints == []
 
 
+async def test_a_replay_that_takes_long_shows_how_far_it_is(tab: BrowserTab) -> None:
+    service = Service(failure_strategy="dead-letter-queue")
+    async with service.running() as url:
+        service.send("bad", "bad")
+        await tab.open(f"{url}/channels/orders")
+        await tab.until("document.body?.innerText.includes('dead letters 2,')")
+        service.fails = False
+        service.broker.answer_timeout_s = 60
+        held = service.broker.hold("topic_configs")
+        await tab.click("replay all")
+        await type_token(tab)
+        await tab.click("Replay", "dialog")
+        # The service answers after 10 s that it is under way.
+        said = f"{DIALOG}.querySelector('.said').innerText"
+        await tab.until(f"{said}.endsWith('of dead-letter-topic-orders read so far')", 20.0)
+        assert await tab.run(f"Boolean({DIALOG}.querySelector('progress').offsetParent)")
+        assert await tab.run(f"{DIALOG}.querySelector('button.primary').disabled")
+        held.release()
+        await tab.until(f"{said} === '2 of 2 records replayed'")
+        await tab.until("document.body.innerText.includes('acked 2,')")
+        assert service.handled == ["bad", "bad"]
+
+
 async def test_a_partition_is_moved_and_the_dialog_says_what_that_repeats(tab: BrowserTab) -> None:
     service = Service()
     async with service.running() as url:
