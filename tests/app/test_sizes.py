@@ -30,6 +30,9 @@ BESIDE = (
 )
 
 BOUNDED = {
+    "items in RecordPasts._records": "the last records that something happened to, MOST_RECORDS",
+    "items in RecordPasts._records[]": "MOST_ENTRIES for each, and the parts of its key",
+    "objects of reactive_kafka.observe.record_pasts.PastEvent": "the same",
     "items in Allowance._lines": "the kinds of log lines, KINDS_KEPT",
     "items in Allowance._lines[]": "the same",
     "objects of reactive_kafka.observe.bursts._Line": "the same",

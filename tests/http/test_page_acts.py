@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 
 from reactive_kafka import App, TopicPartition
@@ -202,6 +202,29 @@ async def test_dead_letters_are_read_and_replayed_and_stay_text(tab: BrowserTab)
         assert tab.complaints == []
 
 
+async def test_a_replay_that_takes_long_shows_how_far_it_is(tab: BrowserTab) -> None:
+    service = Service(failure_strategy="dead-letter-queue")
+    async with service.running() as url:
+        service.send("bad", "bad")
+        await tab.open(f"{url}/channels/orders")
+        await tab.until("document.body?.innerText.includes('dead letters 2,')")
+        service.fails = False
+        service.broker.answer_timeout_s = 60
+        held = service.broker.hold("topic_configs")
+        await tab.click("replay all")
+        await type_token(tab)
+        await tab.click("Replay", "dialog")
+        # The service answers after 10 s that it is under way.
+        said = f"{DIALOG}.querySelector('.said').innerText"
+        await tab.until(f"{said}.endsWith('of dead-letter-topic-orders read so far')", 20.0)
+        assert await tab.run(f"Boolean({DIALOG}.querySelector('progress').offsetParent)")
+        assert await tab.run(f"{DIALOG}.querySelector('button.primary').disabled")
+        held.release()
+        await tab.until(f"{said} === '2 of 2 records replayed'")
+        await tab.until("document.body.innerText.includes('acked 2,')")
+        assert service.handled == ["bad", "bad"]
+
+
 async def test_a_partition_is_moved_and_the_dialog_says_what_that_repeats(tab: BrowserTab) -> None:
     service = Service()
     async with service.running() as url:
@@ -347,6 +370,31 @@ async def test_under_a_mount_path_it_acts_too(tab: BrowserTab) -> None:
         assert service.done() == ["pause"]
 
 
+async def test_of_several_workers_each_answer_is_shown(tab: BrowserTab) -> None:
+    service = Service()
+
+    async def paused(_: Request) -> Response:
+        workers = [
+            {"worker": 1, "status": 200, "result": "the channel is paused"},
+            {"worker": 2, "status": 409, "error": f"it has {EVIL}"},
+        ]
+        return JSONResponse({"result": "done by 1 of 2 workers", "workers": workers})
+
+    routes = [
+        Route("/api/channels/orders/pause", paused, methods=["POST"]),
+        Mount("/", app=service.app.asgi),
+    ]
+    async with service.running(), serve(Starlette(routes=routes), "127.0.0.1", 0) as server:
+        await tab.open(server.url)
+        await tab.until("document.querySelector('input[type=password]')")
+        await tab.run(f"document.querySelector('input').value = '{TOKEN}'")
+        await tab.run("document.querySelector('form').requestSubmit()")
+        await tab.click("pause channel orders")
+        said = "done by 1 of 2 workers; worker 1: the channel is paused; worker 2: it has <script>"
+        await confirm(tab, "Pause", said)
+        assert await tab.run("document.querySelectorAll('img, main script').length") == 0
+
+
 STRANGER = """<!doctype html><title>stranger</title><iframe name="posted"></iframe>
 <iframe name="framed"></iframe><form method="post" target="posted"></form><script>
 async function attack(service, token) {
@@ -383,7 +431,7 @@ async def test_the_page_of_a_stranger_can_do_nothing_even_with_the_token(tab: Br
     attacker = Starlette(routes=[Route("/", stranger)])
     async with service.running() as url, serve(attacker, "127.0.0.1", 0) as server:
         await tab.open(server.url)
-        await tab.until("document.title === 'stranger'")
+        await tab.until("typeof attack === 'function'")
         said = await tab.run(f"attack({json.dumps(url)}, {json.dumps(TOKEN)})")
         assert said[:2] == ["opaque", "opaque"], "no answer can be read"
         assert said[2:] == ["TypeError"] * 5

@@ -40,8 +40,11 @@ export async function ask(method, path, body) {
     } catch {
       // A proxy may answer in its own words.
     }
-    const words = found.error || found.result || text.slice(0, MOST_TEXT) || `status ${answer.status}`
-    return { status: answer.status, body: found, words: String(words) }
+    const said = found.error || found.result || text.slice(0, MOST_TEXT) || `status ${answer.status}`
+    // With several workers, each has its own part of a channel.
+    const workers = Array.isArray(found.workers) ? found.workers : []
+    const words = [said, ...workers.map((one) => `worker ${one.worker}: ${one.error || one.result}`)]
+    return { status: answer.status, body: found, words: words.join("; ") }
   } catch (error) {
     return { status: 0, body: {}, words: `no answer: ${error.message}` }
   }
