@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -54,24 +53,25 @@ def test_the_gallery_leads_to_each_example() -> None:
 
 
 @pytest_asyncio.fixture
-async def restarted_kafka(kafka: str) -> AsyncIterator[str]:
-    """The session's broker. Afterwards the topics of the page are gone, as after a restart."""
+async def empty_kafka(kafka: str) -> str:
+    """The session's broker, without the topics of tests before: pages share names of topics."""
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
     await admin.start()
-    there = set(await admin.list_topics())
-    yield kafka
-    made = set(await admin.list_topics()) - there
-    await admin.delete_topics([topic for topic in made if not topic.startswith("__")])
-    await admin.close()
+    try:
+        topics = [topic for topic in await admin.list_topics() if not topic.startswith("__")]
+        await admin.delete_topics(topics)
+    finally:
+        await admin.close()
+    return kafka
 
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("folder", TYPED)
 def test_an_example_does_what_its_readme_shows(
-    folder: str, restarted_kafka: str, tmp_path: Path
+    folder: str, empty_kafka: str, tmp_path: Path
 ) -> None:
     copy = shutil.copytree(EXAMPLES / folder, tmp_path / folder)
-    page = TypedPage(f"examples/{folder}/README.md", copy, kafka=restarted_kafka)
+    page = TypedPage(f"examples/{folder}/README.md", copy, kafka=empty_kafka)
     for file in (*copy.rglob("*.py"), *copy.rglob("*.toml")):
         file.write_text(page.with_own_addresses(file.read_text()))
     assert page.run() >= 2
