@@ -44,7 +44,9 @@ class Client:
         await asyncio.sleep(answers)
         topics = [(0, topic, ID) for topic in question.topics]
         return SimpleNamespace(
-            topics=topics, brokers=[(broker, "host", 9092, None, {}) for broker in self._brokers]
+            topics=topics,
+            brokers=[(broker, "host", 9092, None, {}) for broker in self._brokers],
+            cluster_id="a-cluster",
         )
 
 
