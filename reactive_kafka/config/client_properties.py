@@ -6,7 +6,7 @@ too. Properties without an equivalent in aiokafka are refused.
 
 The results are keywords of aiokafka, and these for the TLS context that ``broker/`` makes:
 ``ssl_cafile``, ``ssl_cadata``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_password``,
-``ssl_check_hostname``. ``partition_assignment_strategy`` is a tuple of names.
+``ssl_check_hostname``. ``assignors`` is a tuple of names.
 """
 
 from __future__ import annotations
@@ -77,10 +77,15 @@ class Property:
 
 
 _ASSIGNORS = {
-    **{name: name for name in ("range", "roundrobin", "sticky")},
+    **{name: name for name in ("range", "roundrobin", "sticky", "cooperative-sticky")},
     **{
-        f"org.apache.kafka.clients.consumer.{java}Assignor": java.lower()
-        for java in ("Range", "RoundRobin", "Sticky")
+        f"org.apache.kafka.clients.consumer.{java}Assignor": name
+        for java, name in (
+            ("Range", "range"),
+            ("RoundRobin", "roundrobin"),
+            ("Sticky", "sticky"),
+            ("CooperativeSticky", "cooperative-sticky"),
+        )
     },
 }
 _ACKS: dict[str, int | str] = {"0": 0, "1": 1, "-1": "all", "all": "all"}
@@ -90,14 +95,17 @@ _JAAS = re.compile(
     re.DOTALL,
 )
 _JAAS_OPTION = re.compile(r"""\s*(\w+)\s*=\s*("(?:\\.|[^"\\])*"|'[^']*'|[^\s"';]+)""")
+_OWN_ASSIGNOR = re.compile(r"[\w.]+:[\w.]+")
 _JAVA_STORES = (".jks", ".p12", ".pfx", ".keystore", ".truststore")
 
 
 def _assignors(raw: Any) -> tuple[str, ...] | None:
-    names = [str(name) for name in comma_list(raw)]
-    if not _ASSIGNORS.keys() >= set(names):
-        return None
-    return tuple(dict.fromkeys(_ASSIGNORS[name] for name in names))
+    """Return the names of assignors. An object of the user's own is loaded when the group is
+    joined.
+    """
+    names = [_ASSIGNORS.get(str(name), str(name)) for name in comma_list(raw)]
+    is_known = [name in _ASSIGNORS or _OWN_ASSIGNOR.fullmatch(name) for name in names]
+    return tuple(dict.fromkeys(names)) if names and all(is_known) else None
 
 
 def _jaas(raw: Any) -> dict[str, str] | None:
@@ -146,12 +154,14 @@ _ONLY_PEM = Kind(
     '"PEM"; JKS and PKCS12 stores cannot be read here', only(lambda raw: raw == "PEM"), json=_PEM
 )
 _ASSIGNOR_KIND = Kind(
-    '"range", "roundrobin" or "sticky", or a list of them; rebalances are eager, cooperative ones '
-    "are not supported",
+    '"range", "roundrobin", "sticky", "cooperative-sticky" or "module:object", or a list of them; '
+    'only the list ["cooperative-sticky"] makes rebalances cooperative',
     _assignors,
     show=list,
     native=(str, list),
-    json=schemas.items(f"({'|'.join(map(re.escape, _ASSIGNORS))})", is_set=False),
+    json=schemas.items(
+        f"({'|'.join(map(re.escape, _ASSIGNORS))}|{_OWN_ASSIGNOR.pattern})", is_set=False
+    ),
 )
 _HOST_CHECK = Kind(
     '"https", or "" for no check of the host name',
@@ -234,7 +244,12 @@ PROPERTIES: tuple[Property, ...] = (
     Property("check.crcs", BOOLEAN, CONSUMER),
     Property("exclude.internal.topics", BOOLEAN, CONSUMER),
     Property("client.rack", TEXT, CONSUMER),
-    Property("partition.assignment.strategy", _ASSIGNOR_KIND, CONSUMER),
+    Property(
+        "partition.assignment.strategy",
+        _ASSIGNOR_KIND,
+        CONSUMER,
+        keyword="assignors",
+    ),
     # For producers.
     Property("acks", _ACKS_KIND, PRODUCER),
     Property("enable.idempotence", BOOLEAN, PRODUCER),

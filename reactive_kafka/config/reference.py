@@ -58,7 +58,7 @@ EXPLAINED_ONCE = {
     " (an object with encode(state) and decode(text))": "",
     "; JKS and PKCS12 stores cannot be read here": "",
     "; it is not shown here": "",
-    "; rebalances are eager, cooperative ones are not supported": "",
+    '; only the list ["cooperative-sticky"] makes rebalances cooperative': "",
     FORMAT.expects: "a format",
     KEY_FORMAT.expects: "a key format",
     METADATA_FORMAT.expects: "a plain format",

@@ -76,7 +76,7 @@ AWAITED = {
     "control.operator_actions._in_time": "the answer says what it raises",
     "control.replays.start": "the replay's state says what it raises",
     "http.fact_stream.__call__": "waited for there",
-    "broker.aiokafka.membership.assign": "its listener keeps what it raises for the next poll",
+    "broker.consumer.membership.static_assignment._pass_on": "the next poll raises it",
     "broker.aiokafka.cluster_queries.anybody_answers": "waited for there",
     "broker.aiokafka.moved_brokers.answers_soon": "waited for there",
     "broker.aiokafka.moved_brokers.look": "the loop logs what it raises, and the next check looks again",

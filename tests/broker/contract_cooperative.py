@@ -37,6 +37,8 @@ class CooperativeContract:
     # Partitions that move are revoked in one generation and assigned in the next one (KIP-429). The
     # consumer protocol has one generation for both.
     generations_per_move: ClassVar[int] = 2
+    # Whether the client takes a commit of a generation in which it was assigned nothing yet.
+    counts_every_generation: ClassVar[bool] = True
 
     async def test_only_the_partitions_that_move_are_revoked_and_assigned(
         self, cluster: Cluster, group: str
@@ -122,7 +124,7 @@ class CooperativeContract:
                 await soon(begun)
                 await one.consumer.commit(dict.fromkeys(everything, Committed(5)), first)
                 last = first + self.generations_per_move
-                for generation in range(first + 1, last):
+                for generation in range(first + 1, last) if self.counts_every_generation else ():
                     await one.consumer.commit(dict.fromkeys(everything, Committed(6)), generation)
                 await one.consumer.commit(dict.fromkeys(everything, Committed(6)), first)
                 with pytest.raises(NotOwnerError):

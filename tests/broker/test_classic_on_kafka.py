@@ -15,7 +15,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.client import AIOKafkaClient
 
-from reactive_kafka.broker.aiokafka.classic_requests import ClassicCoordinatorRequests
+from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests
 from reactive_kafka.broker.consumer.membership.classic_group.assignors.named_assignors import (
     DEFAULT_ASSIGNORS,
     assignors_named,
@@ -61,7 +61,7 @@ class RealMember:
         self.reader = ReadPartitions()
         self.membership = ClassicGroupMembership(
             ClassicGroupMember(settings),
-            ClassicCoordinatorRequests(client, group_id),
+            CoordinatorRequests(client, group_id),
             self.reader,
             300.0,
         )

@@ -186,11 +186,11 @@ async def test_a_member_that_the_group_has_put_out_hears_that_its_partitions_are
         bare, seen, topics=[topic], told=told, assigned=assigned, connector=connector, **quickly
     ):
         await until(lambda: assigned == [2], "it is assigned", 20)
-        consumer = connector.made[-1]._client
-        coordinator = consumer._coordinator
+        consumer = connector.made[-1]
+        coordinator, member = consumer.owned.coordinator, consumer.owned.group.member
         # Somebody else says so.
-        leave = LeaveGroupRequest(coordinator.group_id, coordinator.member_id)
-        await consumer._client.send(coordinator.coordinator_id, leave)
+        leave = LeaveGroupRequest(coordinator.group_id, member.member_id)
+        await consumer.client._client.send(coordinator.node, leave)
         await until(lambda: told, "the hook has run")
         # Not by what is assigned: that is ours until the hook's release has ended, and would end
         # the wait at once.

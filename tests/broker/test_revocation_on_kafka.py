@@ -79,7 +79,7 @@ async def test_a_hook_of_a_minute_costs_neither_the_membership_nor_the_commit(ka
         await until(lambda: len(seen) == 2, "both are handled", 10)
         # Heartbeats tell that nothing has begun: the tightest case.
         await asyncio.sleep(2)
-        group = connector.made[0].client._coordinator
+        group = connector.made[0].owned.group.member
         member, generation = group.member_id, group.generation
         began = time.monotonic()
         async with other:

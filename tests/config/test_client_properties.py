@@ -58,6 +58,8 @@ def test_every_keyword_of_aiokafka_is_a_property_a_key_of_ours_or_refused() -> N
         "key_serializer",
         "value_serializer",
         "partitioner",
+        # We join groups by ourselves.
+        "partition_assignment_strategy",
     }
     refused = {name.replace(".", "_") for name in REFUSED}
     for client in (aiokafka.AIOKafkaConsumer, aiokafka.AIOKafkaProducer):
@@ -103,7 +105,7 @@ def test_both_names_with_one_value_are_fine_and_with_two_an_error() -> None:
         ({"isolation.level": "read_committed"}, {"isolation_level": "read_committed"}),
         (
             {"partition.assignment.strategy": "range,sticky"},
-            {"partition_assignment_strategy": ("range", "sticky")},
+            {"assignors": ("range", "sticky")},
         ),
         (
             {
@@ -111,8 +113,10 @@ def test_both_names_with_one_value_are_fine_and_with_two_an_error() -> None:
                     "org.apache.kafka.clients.consumer.RoundRobinAssignor"
                 ]
             },
-            {"partition_assignment_strategy": ("roundrobin",)},
+            {"assignors": ("roundrobin",)},
         ),
+        ({"assignors": "cooperative-sticky"}, {"assignors": ("cooperative-sticky",)}),
+        ({"assignors": ["my.rules:by_rack"]}, {"assignors": ("my.rules:by_rack",)}),
         ({"enable.auto.commit": False}, {}),
         ({"max.poll.records": 50}, {"max_poll_records": 50}),
         ({"check_crcs": False, "client.rack": "a"}, {"check_crcs": False, "client_rack": "a"}),
@@ -204,10 +208,11 @@ def test_an_ssl_context_from_code_is_passed_on() -> None:
         ("isolation.level", "committed", "did you mean 'read_committed'?"),
         (
             "partition.assignment.strategy",
-            "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
-            "cooperative ones are not supported",
+            "org.apache.kafka.clients.consumer.StickiestAssignor",
+            'expected "range"',
         ),
         ("partition.assignment.strategy", [["range"]], 'expected "range"'),
+        ("assignors", [], 'expected "range"'),
         ("ssl.truststore.type", "JKS", "JKS and PKCS12 stores cannot be read"),
         ("ssl.keystore.location", "me.p12", "JKS and PKCS12 stores cannot be read"),
         ("ssl.truststore.certificates", "ca.pem", "in PEM form"),

@@ -196,6 +196,7 @@ def test_the_text_of_a_secret_is_taken_only_where_a_client_gets_it() -> None:
     assert places == {
         "config/secrets.py",
         "http/guard.py",
+        "http/members.py",
         "broker/aiokafka/client_arguments.py",
         "schemas/rest.py",
         "checkpoint/stores/opening.py",

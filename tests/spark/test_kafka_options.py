@@ -72,7 +72,7 @@ def test_properties_of_the_connection_are_passed_and_those_of_a_group_member_are
         "session_timeout_ms": 9_000,
         "group_instance_id": "one",
         "max_poll_interval_ms": 9_000,
-        "partition_assignment_strategy": ("range",),
+        "assignors": ("range",),
     }
     assert options(**client) == {
         "kafka.isolation.level": "read_committed",

@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-
 from reactive_kafka.broker.aiokafka.credentials import TLS_SETTINGS, Tokens, tls_context
 from reactive_kafka.config.secrets import revealed
 from reactive_kafka.errors import (
@@ -36,16 +32,12 @@ CONSUMER_FIXED: Mapping[str, Any] = {
     "enable_auto_commit": False,
     "auto_offset_reset": "none",
 }
-OUR_PROPERTIES = ("group_protocol", "assignor")
+OUR_PROPERTIES = ("group_protocol", "assignor", "assignors")
 """Properties that aiokafka does not have."""
-ASSIGNORS = {
-    assignor.name: assignor
-    for assignor in (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
-}
 
 
 def client_arguments(properties: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return keyword arguments for aiokafka: with an SSL context and assignor classes.
+    """Return keyword arguments for aiokafka: with an SSL context.
 
     Raises:
         FatalBrokerError: A TLS file is missing or cannot be used. The text names the key and the
@@ -61,11 +53,6 @@ def client_arguments(properties: Mapping[str, Any], name: str) -> dict[str, Any]
         arguments["ssl_context"] = tls_context(tls_settings, check_hostname=check_hostname)
     if (provider := arguments.get("sasl_oauth_token_provider")) is not None:
         arguments["sasl_oauth_token_provider"] = Tokens(provider)
-    names = arguments.get("partition_assignment_strategy")
-    if names is not None:
-        names = [names] if isinstance(names, str) else names
-        classes = tuple(ASSIGNORS[name] if isinstance(name, str) else name for name in names)
-        arguments["partition_assignment_strategy"] = classes
     return arguments
 
 

@@ -8,12 +8,9 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import aiokafka
-from aiokafka.protocol.group import LeaveGroupRequest
 
 STOP_DEADLINE_S = 5.0
 CLOSE_DEADLINE_S = 2.0
-LEAVE_DEADLINE_S = 2.0
-_TASKS = ("_coordination_task", "_heartbeat_task", "_commit_refresh_task", "_reset_committed_task")
 
 logger = logging.getLogger(__name__)
 
@@ -40,48 +37,12 @@ async def cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
                 task.exception()
 
 
-async def close(
-    client: aiokafka.AIOKafkaConsumer,
-    caller: asyncio.Task[Any] | None,
-    *,
-    group_id: str | None,
-    is_in_listener: bool,
-) -> None:
-    """Leave the group, if the consumer has joined one, and close all of its tasks and sockets.
-
-    The client may be half connected. The *caller*, the task that waits for this, may be one of the
-    client's own tasks, in a call of the listener.
-    """
-    if group_id is not None and (is_in_listener or client._subscription.reassignment_in_progress):
-        await _leave_in_a_rebalance(client, caller, group_id)
+async def close(client: aiokafka.AIOKafkaConsumer) -> None:
+    """Close all tasks and sockets of a client, which may be half connected."""
     await finish(client.stop(), STOP_DEADLINE_S)
-    tasks = [getattr(client._coordinator, name, None) for name in _TASKS]
+    # A client without a group has a coordinator, too, with this task.
+    tasks = [getattr(client._coordinator, "_reset_committed_task", None)]
     if client._fetcher is not None:
         tasks += [client._fetcher._fetch_task, *client._fetcher._pending_tasks]
     await cancel([task for task in tasks if task is not None and not task.done()])
     await finish(client._client.close(), CLOSE_DEADLINE_S)
-
-
-async def _leave_in_a_rebalance(
-    client: Any, caller: asyncio.Task[Any] | None, group_id: str
-) -> None:
-    """Leave the group in the middle of a rebalance.
-
-    The client's own stop would wait for the end of the rebalance first, without a deadline (H13). A
-    member that disappears without leaving would get partitions, and hold them until its session
-    ends.
-    """
-    coordinator = client._coordinator
-    task = getattr(coordinator, "_coordination_task", None)
-    if task is None or task is caller:
-        return
-    await cancel([task])
-    node = coordinator.coordinator_id
-    member = coordinator.member_id
-    if node is not None and member and coordinator._group_instance_id is None:
-        # Sent on another connection than the join: the broker reads nothing more from that one
-        # until it answers the join.
-        await finish(
-            client._client.send(node, LeaveGroupRequest(group_id, member)), LEAVE_DEADLINE_S
-        )
-        coordinator.reset_generation()

@@ -1,4 +1,4 @@
-"""How long a consumer waits for a node that does not answer, and when its session ends.
+"""How long a consumer waits for a node that does not answer.
 
 aiokafka waits ``request_timeout_ms`` (40 s) for everything, which is about as long as a session:
 when it notices a half-open connection, or a node that hangs, the group has removed the member
@@ -17,12 +17,16 @@ import aiokafka
 from aiokafka.conn import CloseReason
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.fetch import FetchRequest
-from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from reactive_kafka.broker.aiokafka.fetched.fetch_session import FetchSession
 from reactive_kafka.broker.aiokafka.pacing import PacedConnections
-from reactive_kafka.broker.wire.definitions import CONSUMER_GROUP_HEARTBEAT
+from reactive_kafka.broker.wire.definitions import (
+    CONSUMER_GROUP_HEARTBEAT,
+    HEARTBEAT,
+    JOIN_GROUP,
+    SYNC_GROUP,
+)
 
 LOOK_S = 0.5
 """How often a connection with an unanswered request is checked."""
@@ -38,12 +42,10 @@ PROMPT_S = 5.0
 less.
 """
 
-SESSION_KEYS = (HeartbeatRequest.API_KEY, SyncGroupRequest.API_KEY)
-"""Requests whose answer extends the session."""
-EXTENDING_CODES = (0, 27)
-"""Error codes of such an answer: none, and REBALANCE_IN_PROGRESS."""
-JOINING_KEYS = (11, 14)
+JOINING_KEYS = (JOIN_GROUP.key, SYNC_GROUP.key)
 """JoinGroup and SyncGroup are answered when all members are there, which may take long."""
+JOIN_SLACK_S = 10.0
+"""How much longer than the rebalance timeout these may take."""
 
 
 class ConnectionDeadlines:
@@ -52,17 +54,21 @@ class ConnectionDeadlines:
     Args:
         client: An ``AIOKafkaClient``.
         session_s: Its ``session_timeout_ms``, in seconds.
+        rebalance_s: Its ``rebalance_timeout_ms``, in seconds.
         fetch_wait_s: Its ``fetch_max_wait_ms``, in seconds.
         follows_leaders: False: followers in its rack are read, too.
     """
 
     def __init__(
-        self, client: Any, *, session_s: float, fetch_wait_s: float, follows_leaders: bool
+        self,
+        client: Any,
+        *,
+        session_s: float,
+        rebalance_s: float,
+        fetch_wait_s: float,
+        follows_leaders: bool,
     ) -> None:
         self._client = client
-        self._session_s = session_s
-        # When the last request was sent that the group has answered.
-        self._heard_at = time.monotonic()
         self._fetch_wait_s = fetch_wait_s
         self._slow_s = fetch_wait_s + SLOW_S
         third_s = session_s / 3
@@ -70,24 +76,20 @@ class ConnectionDeadlines:
         # for a fetch before it.
         prompt_s = min(third_s, PROMPT_S) + fetch_wait_s
         self._silence_s = {
-            HeartbeatRequest.API_KEY: third_s,
+            HEARTBEAT.key: third_s,
             CONSUMER_GROUP_HEARTBEAT.key: third_s,
             FindCoordinatorRequest.API_KEY: prompt_s,
             MetadataRequest.API_KEY: prompt_s,
             FetchRequest.API_KEY: max(third_s, self._slow_s),
-            JoinGroupRequest.API_KEY: inf,
-            SyncGroupRequest.API_KEY: inf,
+            JOIN_GROUP.key: inf,
+            SYNC_GROUP.key: inf,
         }
         self._follows_leaders = follows_leaders
         self._request_timeout_s = client._request_timeout_ms / 1000
+        self._joining_timeout_s = max(self._request_timeout_s, rebalance_s + JOIN_SLACK_S)
         # The client's own timeout is used for connecting only. Requests have their own.
         client._request_timeout_ms = 1000 * min(self._request_timeout_s, third_s, CONNECT_S)
         PacedConnections(client, min(5.0, session_s / 6), self._watch_connection)
-
-    @property
-    def session_ends_at(self) -> float:
-        """The monotonic time at which the group may remove this member."""
-        return self._heard_at + self._session_s
 
     def _watch_connection(self, connection: Any) -> None:
         """Give a new connection a fetch session, and deadlines to its requests."""
@@ -98,33 +100,45 @@ class ConnectionDeadlines:
         def send_watched(request: Any, expect_response: bool = True) -> Awaitable[Any]:
             if request.API_KEY == FetchRequest.API_KEY:
                 request.session = session
+            if request.API_KEY in JOINING_KEYS:
+                # On a connection of their own.
+                connection._request_timeout = self._joining_timeout_s
             answer: Awaitable[Any] = send(request, expect_response=expect_response)
             if request.API_KEY not in self._silence_s:
                 return answer
-            return self._answer(connection, request, answer)
+            number = connection._requests[-1][0] if connection._requests else 0
+            return self._answer(connection, request, number, answer)
 
         connection.send = send_watched
 
-    async def _answer(self, connection: Any, request: Any, answer: Awaitable[Any]) -> Any:
-        """Await an answer, and close the connection if it stays silent for too long."""
-        sent_at = time.monotonic()
+    async def _answer(
+        self, connection: Any, request: Any, number: int, answer: Awaitable[Any]
+    ) -> Any:
+        """Await an answer, and close the connection if it stays silent for too long.
+
+        Cancellation: the watch goes on until the node has answered. Otherwise callers with a
+        shorter deadline would ask again and again on a connection that is dead.
+        """
         silence_s = self._silence_s[request.API_KEY]
         waits_s = 0.0
         follows_after_s = inf
         if request.API_KEY == FetchRequest.API_KEY:
             waits_s = self._fetch_wait_s
             follows_after_s = self._slow_s if self._follows_leaders else inf
-        watch = _AnswerWatch(self._client, connection, request, waits_s, silence_s, follows_after_s)
+        watch = _AnswerWatch(
+            self._client, connection, request, number, waits_s, silence_s, follows_after_s
+        )
         if (repeated := getattr(request, "repeated", None)) is not None:
             repeated.sent_again = watch.begin
         try:
             response = await answer
-        finally:
+        except asyncio.CancelledError:
+            watch.outlive_caller()
+            raise
+        except BaseException:
             watch.cancel()
-        # Counted from the sending: the group extends the session when it gets the request, which is
-        # later.
-        if request.API_KEY in SESSION_KEYS and response.error_code in EXTENDING_CODES:
-            self._heard_at = sent_at
+            raise
+        watch.cancel()
         return response
 
 
@@ -138,6 +152,7 @@ class _AnswerWatch:
         client: An ``AIOKafkaClient``.
         connection: The request was sent on it.
         request: Is not answered yet.
+        number: Its correlation id. A node answers the requests of a connection in their order.
         waits_s: How long the node may wait by itself before it answers.
         silence_s: The longest silence.
         follows_after_s: When to look for moved leaders.
@@ -150,6 +165,8 @@ class _AnswerWatch:
         "_follows_after_s",
         "_look_at",
         "_look_s",
+        "_number",
+        "_outlives",
         "_progress",
         "_request",
         "_silence_s",
@@ -163,6 +180,7 @@ class _AnswerWatch:
         client: Any,
         connection: Any,
         request: Any,
+        number: int,
         waits_s: float,
         silence_s: float,
         follows_after_s: float,
@@ -170,6 +188,9 @@ class _AnswerWatch:
         self._client = client
         self._connection = connection
         self._request = request
+        self._number = number
+        # Nobody waits for the answer any more.
+        self._outlives = False
         self._waits_s = waits_s
         self._silence_s = silence_s
         self._follows_after_s = follows_after_s
@@ -194,6 +215,10 @@ class _AnswerWatch:
         if self._timer is not None:
             self._timer.cancel()
 
+    def outlive_caller(self) -> None:
+        """Go on until the request is answered: whoever has sent it does not wait any more."""
+        self._outlives = True
+
     def _look_later(self, more_s: float = 0.0) -> None:
         self._look_at = time.monotonic() + more_s + self._look_s
         self._timer = asyncio.get_running_loop().call_later(more_s + self._look_s, self._look)
@@ -207,6 +232,8 @@ class _AnswerWatch:
         now = time.monotonic()
         if connection._reader is None or not connection._requests:
             # It was closed, or answered at this very moment.
+            return
+        if self._outlives and connection._requests[0][0] > self._number:
             return
         progress = self._progress_now()
         is_joining = any(

@@ -26,7 +26,7 @@ NOT_OWNER = (
 REMEDIES: Mapping[int, str] = {
     23: (
         "other members of the group divide the partitions in another way: "
-        "set partition.assignment.strategy to one of theirs, or give this channel another group_id"
+        "set assignors to one of theirs, or give this channel another group_id"
     ),
     26: (
         "session.timeout.ms is not between the broker's group.min.session.timeout.ms "

@@ -7,17 +7,17 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import aiokafka.errors as kafka_errors
-from aiokafka.client import ConnectionGroup
 
 from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, within
 from reactive_kafka.broker.aiokafka.error_classes import class_for, is_retriable
 from reactive_kafka.broker.aiokafka.error_translation import COORDINATOR_MOVED, NOT_OWNER, translate
+from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests
 from reactive_kafka.broker.aiokafka.offset_requests import (
     NO_LEADER_EPOCH,
-    NO_MEMBER,
     OffsetFetch,
     OffsetFetchResponse_v7,
     TxnOffsetCommit,
+    commit_codes,
     commit_request,
 )
 from reactive_kafka.broker.aiokafka.owned_partitions import OwnedPartitions
@@ -29,11 +29,12 @@ from reactive_kafka.broker.client import (
     members_share,
 )
 from reactive_kafka.broker.commit_sizes import split_commit
-from reactive_kafka.broker.consumer.membership.consumer_group.membership import (
-    ConsumerGroupMembership,
+from reactive_kafka.broker.consumer.membership.group_parts import (
+    NOBODY,
+    CommitIdentity,
+    GroupMembership,
 )
-from reactive_kafka.broker.wire.definitions import OFFSET_COMMIT
-from reactive_kafka.broker.wire.requests import Answer, Request
+from reactive_kafka.broker.wire.requests import Answer
 from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,
@@ -52,8 +53,11 @@ TOPIC_CODES = frozenset({3, 29, 100})
 UNKNOWN_TOPIC_ID.
 """
 GONE_CODES = frozenset({25, 110})
-"""Error codes about the member: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
-STALE_MEMBER_EPOCH = 113
+"""The group does not know the member any more: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+OUTDATED_CODES = frozenset({22, 27, 82, 113})
+"""The group may have moved on, which the next heartbeat tells: ILLEGAL_GENERATION,
+REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH.
+"""
 # Between two requests while the coordinator is being found, or loads the group.
 RETRY_S = 0.1
 
@@ -67,6 +71,8 @@ def error_of(answer: Any) -> Any:
     is committed". Reading then began where ``auto_offset_reset`` says: records were repeated, or
     with ``latest`` lost.
     """
+    if isinstance(answer, Answer):
+        return next((class_for(code) for _, code in commit_codes(answer) if code), None)
     whole_code = getattr(answer, "error_code", 0)
     topics = getattr(answer, "topics", None) or ()
     group_codes = (group[0] for group in getattr(answer, "groups", ()))
@@ -93,10 +99,7 @@ def _error_index(answer: Any) -> int:
 
 
 async def commit(
-    owned: OwnedPartitions,
-    group_id: str | None,
-    offsets: Mapping[TopicPartition, Committed],
-    generation: int,
+    owned: OwnedPartitions, offsets: Mapping[TopicPartition, Committed], generation: int
 ) -> None:
     """Store positions, each request with the member and generation of their assignment (H4).
 
@@ -105,7 +108,7 @@ async def commit(
     not who owns a partition: a late retry would overwrite the commit of another member. A static
     assignment commits to the group without being a member.
     """
-    coordinator = _coordinator(owned, group_id)
+    coordinator = _coordinator(owned)
     owned.check_owner(offsets, generation)
     has_stored = False
     refused: dict[TopicPartition, BrokerError] = {}
@@ -114,9 +117,10 @@ async def commit(
             await _until_coordinator_free(coordinator, "commit")
             # Checked again, because time has passed.
             owned.check_owner(part, generation)
-            request = _commit_request(owned, coordinator, part, generation)
-            response = await _answer(coordinator, request, "commit")
-            _raise_errors(coordinator, _rows(response), owned)
+            identity = _identity(owned)
+            request = commit_request(coordinator.group_id, identity, part)
+            answer = await _answer(coordinator, request, "commit")
+            _raise_errors(owned, identity, commit_codes(answer))
         except PositionsRefusedError as error:
             refused.update(error.refused)
         except BrokerError as error:
@@ -132,20 +136,18 @@ async def commit(
 
 async def commit_in(
     owned: OwnedPartitions,
-    group_id: str | None,
     transaction: TransactionId,
     offsets: Mapping[TopicPartition, Committed],
     generation: int,
 ) -> None:
     """Add positions to a transaction. Members and ownership are checked as in a commit."""
-    coordinator = _coordinator(owned, group_id)
+    coordinator = _coordinator(owned)
     owned.check_owner(offsets, generation)
     await _until_coordinator_free(coordinator, "positions of a transaction")
     # Checked again, because time has passed.
     owned.check_owner(offsets, generation)
-    member_id, epoch = _member(owned, coordinator, generation)
-    instance_id = None if owned.is_static else _instance_id(coordinator)
-    member = (epoch, member_id, instance_id)
+    identity = _identity(owned)
+    member = (identity.generation_or_epoch, identity.member_id, identity.instance_id)
     transactional_id, producer_id, producer_epoch = transaction
     producer = (transactional_id, coordinator.group_id, producer_id, producer_epoch)
     refused: dict[TopicPartition, BrokerError] = {}
@@ -158,79 +160,26 @@ async def commit_in(
         request = TxnOffsetCommit(
             (*producer, *member, [(topic, rows, {}) for topic, rows in topics.items()], {})
         )
-        response = await _answer(coordinator, request, "positions of a transaction")
+        answer = await _answer(coordinator, request, "positions of a transaction")
+        codes = [
+            (TopicPartition(topic, partition), code)
+            for topic, rows, *_ in answer.topics
+            for partition, code, *_ in rows
+        ]
         try:
-            _raise_errors(coordinator, _rows(response), owned)
+            _raise_errors(owned, identity, codes)
         except PositionsRefusedError as error:
             refused.update(error.refused)
     if refused:
         raise PositionsRefusedError(refused)
 
 
-def _member(owned: OwnedPartitions, coordinator: Any, generation: int) -> tuple[str, int]:
-    """Return the id of the member that commits, and its generation or epoch."""
-    if owned.is_static:
-        return NO_MEMBER
-    if owned.group is not None:
-        member = owned.group.member
-        return member.settings.member_id, member.epoch
-    return coordinator.member_id, generation
+def _identity(owned: OwnedPartitions) -> CommitIdentity:
+    """Return in whose name a commit is sent now."""
+    return NOBODY if owned.group is None else owned.group.commit_identity()
 
 
-def _commit_request(
-    owned: OwnedPartitions,
-    coordinator: Any,
-    offsets: Mapping[TopicPartition, Committed],
-    generation: int,
-) -> Any:
-    member = _member(owned, coordinator, generation)
-    if owned.group is None:
-        return commit_request(coordinator.group_id, member, offsets)
-    member_id, epoch = member
-    values = {
-        "group_id": coordinator.group_id,
-        "generation_id_or_member_epoch": epoch,
-        "member_id": member_id,
-        "group_instance_id": owned.group.member.settings.instance_id,
-        "topics": _by_topic(offsets),
-    }
-    # Older versions have no member epoch. Version 10 names topics by their ids.
-    return Request(OFFSET_COMMIT, values, versions="9")
-
-
-def _by_topic(offsets: Mapping[TopicPartition, Committed]) -> list[dict[str, Any]]:
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for (topic, number), position in offsets.items():
-        topics.setdefault(topic, []).append(
-            {
-                "partition_index": number,
-                "committed_offset": position.offset,
-                "committed_metadata": position.metadata,
-            }
-        )
-    return [{"name": topic, "partitions": rows} for topic, rows in topics.items()]
-
-
-def _rows(answer: Any) -> list[tuple[TopicPartition, int]]:
-    """Return the partitions in the answer to a commit, each with its error code."""
-    if isinstance(answer, Answer):
-        return [
-            (TopicPartition(topic["name"], row["partition_index"]), row["error_code"])
-            for topic in answer.values["topics"]
-            for row in topic["partitions"]
-        ]
-    return [
-        (TopicPartition(topic, partition), code)
-        for topic, partitions, *_ in answer.topics
-        for partition, code, *_ in partitions
-    ]
-
-
-def _instance_id(coordinator: Any) -> str | None:
-    return getattr(coordinator, "_group_instance_id", None)
-
-
-async def _until_coordinator_free(coordinator: Any, what: str) -> None:
+async def _until_coordinator_free(coordinator: CoordinatorRequests, what: str) -> None:
     """Wait until the coordinator is known and owes no answer on its connection.
 
     It handles the requests of a connection one after the other, also those that it got before the
@@ -245,17 +194,16 @@ async def _until_coordinator_free(coordinator: Any, what: str) -> None:
     await within(CALL_DEADLINE_S, _until_free(coordinator), doing)
 
 
-async def _until_free(coordinator: Any) -> None:
-    client = coordinator._client
+async def _until_free(coordinator: CoordinatorRequests) -> None:
     while True:
-        await coordinator.ensure_coordinator_known()
-        node = coordinator.coordinator_id
-        if not await client.ready(node, group=ConnectionGroup.COORDINATION):
-            coordinator.coordinator_dead()
+        await coordinator.find()
+        if not await coordinator.is_connected():
+            node = coordinator.node
+            coordinator.coordinator_moved()
             raise kafka_errors.NodeNotReadyError(
                 f"the group's coordinator, node {node}, is not connected"
             )
-        requests = client._conns[node, ConnectionGroup.COORDINATION]._requests
+        requests = coordinator.requests_on_their_way
         if not requests:
             return
         answers = [answer for _, _, answer in requests if not answer.done()]
@@ -266,11 +214,11 @@ async def _until_free(coordinator: Any) -> None:
             await asyncio.sleep(RETRY_S)
 
 
-async def _answer(coordinator: Any, request: Any, what: str) -> Any:
+async def _answer(coordinator: CoordinatorRequests, request: Any, what: str) -> Any:
     """Send a request to the coordinator. OutcomeUnknownError: it was not answered."""
     try:
         async with asyncio.timeout(CALL_DEADLINE_S):
-            return await coordinator._send_req(request)
+            return await coordinator.send(request)
     except TimeoutError as error:
         raise OutcomeUnknownError(f"{what}: no answer within {CALL_DEADLINE_S:g} s") from error
     except kafka_errors.KafkaError as error:
@@ -278,23 +226,23 @@ async def _answer(coordinator: Any, request: Any, what: str) -> Any:
 
 
 async def committed(
-    owned: OwnedPartitions, group_id: str | None, partitions: Collection[TopicPartition]
+    owned: OwnedPartitions, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Committed | None]:
     """Return partition -> what the group has stored, None if it has nothing."""
-    ask = _ask_positions(_coordinator(owned, group_id), partitions)
+    ask = _ask_positions(_coordinator(owned), partitions)
     known = await within(CALL_DEADLINE_S, ask, "asking for committed positions")
     return {partition: known.get(partition) for partition in partitions}
 
 
 async def _ask_positions(
-    coordinator: Any, partitions: Collection[TopicPartition]
+    coordinator: CoordinatorRequests, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Committed]:
     """Ask for positions until the coordinator answers, or refuses for good."""
     request = OffsetFetch(coordinator.group_id, partitions)
     while partitions:
         try:
-            await coordinator.ensure_coordinator_known()
-            answer = await coordinator._send_req(request)
+            await coordinator.find()
+            answer = await coordinator.send(request)
             error = error_of(answer)
             if error is None:
                 return positions(answer)
@@ -307,7 +255,7 @@ async def _ask_positions(
                 }
                 raise SomePositionsUnknownError(found, refused)
             if issubclass(error, COORDINATOR_MOVED):
-                coordinator.coordinator_dead()
+                coordinator.coordinator_moved()
             raise error()
         except kafka_errors.KafkaError as error:
             if not is_retriable(error):
@@ -335,26 +283,27 @@ def _refused_partitions(answer: Any) -> dict[TopicPartition, BrokerError]:
     return {partition: translate(kind()) for partition, kind in refused.items()}
 
 
-def _coordinator(owned: OwnedPartitions, group_id: str | None) -> Any:
-    if group_id is None:
+def _coordinator(owned: OwnedPartitions) -> CoordinatorRequests:
+    if owned.is_closed:
+        raise TransientBrokerError("the client is not started")
+    if owned.coordinator is None:
         raise FatalBrokerError(NO_GROUP)
-    return owned.client._coordinator
+    return owned.coordinator
 
 
 def _raise_errors(
-    coordinator: Any, codes: list[tuple[TopicPartition, int]], owned: OwnedPartitions
+    owned: OwnedPartitions, identity: CommitIdentity, codes: list[tuple[TopicPartition, int]]
 ) -> None:
     """Raise the error in the answer to a commit, if it has any."""
     errors = [(partition, class_for(code)) for partition, code in codes if code != 0]
     if not errors:
         return
+    coordinator = _coordinator(owned)
     if owned.group is not None:
-        _tell_membership(owned.group, codes)
+        _tell_membership(owned.group, identity, codes)
     if any(issubclass(kind, COORDINATOR_MOVED) for _, kind in errors):
-        coordinator.coordinator_dead()
+        coordinator.coordinator_moved()
     partition, kind = min(errors, key=_urgency)
-    if issubclass(kind, kafka_errors.RebalanceInProgressError):
-        raise TransientBrokerError(f"commit of {partition}: a rebalance is in progress") from kind()
     if issubclass(kind, NOT_OWNER) and owned.is_static:
         raise GroupHasMembersError(
             f"commit of {partition}: {members_share(coordinator.group_id)}"
@@ -384,20 +333,23 @@ def _raise_errors(
 
 
 def _tell_membership(
-    group: ConsumerGroupMembership, codes: list[tuple[TopicPartition, int]]
+    group: GroupMembership, identity: CommitIdentity, codes: list[tuple[TopicPartition, int]]
 ) -> None:
     """Pass on what the answer to a commit says about the member.
 
     Raises:
-        TransientBrokerError: The epoch of the member is over. The next heartbeat has the new one.
+        TransientBrokerError: The group may have moved on. The next heartbeat tells, and then the
+            commit may be sent again, or the partitions are lost.
     """
     for partition, code in codes:
         if code in GONE_CODES:
-            group.refused_commit(is_member=False)
+            group.refused_commit(identity, is_member=False)
             return
-        if code == STALE_MEMBER_EPOCH:
-            group.refused_commit(is_member=True)
-            raise TransientBrokerError(f"commit of {partition}: the member has a new epoch")
+        if code in OUTDATED_CODES:
+            group.refused_commit(identity, is_member=True)
+            raise TransientBrokerError(
+                f"commit of {partition}: {class_for(code).__name__}: the group may have moved on"
+            )
 
 
 def _refusal(

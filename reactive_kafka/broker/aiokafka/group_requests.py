@@ -1,56 +1,175 @@
-"""Sends requests of our own to the coordinator of a group, through aiokafka's client."""
+"""Finds the coordinator of a group, and sends it requests of our own, through aiokafka's client."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
-import aiokafka
+import aiokafka.errors as kafka_errors
+from aiokafka.client import ConnectionGroup, CoordinationType
 
 from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, within
-from reactive_kafka.broker.wire.definitions import API_VERSIONS, METADATA
-from reactive_kafka.broker.wire.requests import Request, call
-from reactive_kafka.broker.wire.schema import Api
-from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.broker.aiokafka.error_classes import is_retriable
+from reactive_kafka.broker.consumer.membership.group_parts import TopicView
+from reactive_kafka.broker.error_codes import error_code
+from reactive_kafka.broker.wire.definitions import (
+    API_VERSIONS,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    METADATA,
+    SYNC_GROUP,
+)
+from reactive_kafka.broker.wire.errors import MessageEncodeError
+from reactive_kafka.broker.wire.requests import ANY, Answer, Request, call
+from reactive_kafka.broker.wire.schema import Api, versions_of
+from reactive_kafka.errors import FatalBrokerError, TransientBrokerError
+from reactive_kafka.records import TopicPartition
+
+JOINING = "joining"
+"""The connection for requests that are answered when all members have sent theirs.
+
+A broker answers the requests of a connection one after the other. On this one they hold up neither
+commits nor heartbeats.
+"""
+INVISIBLE_CODES = frozenset({3, 17, 29})
+"""UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED: for this client
+such a topic does not exist.
+"""
+LAST_LEAVE_OF_MOCK = 4
+RETRY_S = 0.1
+"""Between two attempts to connect to the coordinator. Lookups have growing pauses of their own."""
 
 
 class CoordinatorRequests:
-    """Finds the coordinator of the group of a consumer, and asks it.
+    """Finds the coordinator of one group, and asks it. See ``GroupRequests``.
 
     Args:
-        client: A connected consumer with a ``group_id``, which has joined no group. Its own
-            coordinator object is used only to find the node.
+        client: A connected ``AIOKafkaClient``.
+        group_id: The group.
+
+    Attributes:
+        node: The node of the coordinator; None: it has to be looked up.
     """
 
-    def __init__(self, client: aiokafka.AIOKafkaConsumer) -> None:
-        self._client = client._client
-        self._coordinator = client._coordinator
+    def __init__(self, client: Any, group_id: str) -> None:
+        self.group_id = group_id
+        self.node: int | None = None
+        self._client = client
+        self._looking_up = asyncio.Lock()
 
-    async def ask(self, api: Api, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        doing = f"sending {api.request.name}"
-        answer = await within(CALL_DEADLINE_S, self._ask(api, values), doing)
-        found: Mapping[str, Any] = answer.values
-        return found
+    @property
+    def requests_on_their_way(self) -> Collection[Any]:
+        """The requests on the connection for heartbeats and commits, which are not answered yet."""
+        connection = self._client._conns.get((self.node, ConnectionGroup.COORDINATION))
+        return () if connection is None else connection._requests
 
-    async def _ask(self, api: Api, values: Mapping[str, Any]) -> Any:
-        await self._coordinator.ensure_coordinator_known()
-        return await self._coordinator._send_req(Request(api, values))
+    async def find(self) -> None:
+        """Look the coordinator up, and connect to it. Tries again until it is found.
+
+        Raises:
+            aiokafka.errors.KafkaError: The broker refuses, for example for want of a right.
+        """
+        if self.node is not None:
+            return
+        async with self._looking_up:
+            while self.node is None:
+                try:
+                    node = await self._client.coordinator_lookup(
+                        CoordinationType.GROUP, self.group_id
+                    )
+                except kafka_errors.GroupAuthorizationFailedError as error:
+                    raise kafka_errors.GroupAuthorizationFailedError(self.group_id) from error
+                except kafka_errors.KafkaError as error:
+                    if not is_retriable(error):
+                        raise
+                    self._client.force_metadata_update()
+                    continue
+                if await self._client.ready(node, group=ConnectionGroup.COORDINATION):
+                    self.node = node
+                else:
+                    await asyncio.sleep(RETRY_S)
 
     def coordinator_moved(self) -> None:
-        self._coordinator.coordinator_dead()
+        """Look the coordinator up again before the next request."""
+        self.node = None
+
+    async def is_connected(self) -> bool:
+        """Connect to the coordinator, if it is not connected. Returns False if that fails."""
+        return bool(await self._client.ready(self.node, group=ConnectionGroup.COORDINATION))
+
+    async def send(self, request: Any, connection: Any = ConnectionGroup.COORDINATION) -> Any:
+        """Send a request in one attempt, and return the client's answer.
+
+        Raises:
+            aiokafka.errors.KafkaError: No coordinator is known, or it has not answered.
+        """
+        node = self.node
+        if node is None:
+            raise kafka_errors.GroupCoordinatorNotAvailableError()
+        try:
+            return await self._client.send(node, request, group=connection)
+        except kafka_errors.KafkaError:
+            # The node may be gone.
+            self.coordinator_moved()
+            raise
+
+    async def ask(
+        self,
+        api: Api,
+        values: Mapping[str, Any] | Callable[[int], Mapping[str, Any]],
+        *,
+        deadline_s: float = CALL_DEADLINE_S,
+    ) -> Mapping[str, Any]:
+        """Send one request, see ``GroupRequests``."""
+        connection: Any = ConnectionGroup.COORDINATION
+        if api in (JOIN_GROUP, SYNC_GROUP):
+            connection = JOINING
+        request = Request(api, values, partial(_versions_to_use, api))
+        doing = f"sending {api.request.name}"
+        # Longer than the longest pause between two lookups.
+        await within(CALL_DEADLINE_S, self.find(), "looking up the coordinator")
+        try:
+            answer: Answer = await within(deadline_s, self.send(request, connection), doing)
+        except MessageEncodeError as error:
+            # For example a group_instance_id, which Kafka has since 2.3.
+            raise FatalBrokerError(f"the coordinator is too old: {error}") from error
+        return answer.values
 
     async def topic_names(self, ids: Collection[bytes]) -> Mapping[bytes, str]:
-        node = self._client.get_random_node()
-        if node is None:
-            raise TransientBrokerError("asking for the names of topics: no broker is known")
         values = {
             "topics": [{"topic_id": topic_id, "name": None} for topic_id in ids],
             "allow_auto_topic_creation": False,
         }
         # Only version 12 and newer take topics without a name.
-        asking = call(self._client, node, METADATA, values, versions="12+")
-        answer = await within(CALL_DEADLINE_S, asking, "asking for the names of topics")
+        answer = await _ask_any(
+            self._client, METADATA, values, "12+", "asking for the names of topics"
+        )
         return {topic["topic_id"]: topic["name"] for topic in answer["topics"] if topic["name"]}
+
+    async def look_up(self, topics: Collection[str]) -> TopicView:
+        values = {
+            "topics": [{"name": topic} for topic in sorted(topics)],
+            "allow_auto_topic_creation": False,
+        }
+        # Version 1 and newer take an empty list for no topics, and name racks. librdkafka's mock
+        # cluster answers version 9 wrongly, which has nothing that is needed here.
+        return _view(await _ask_any(self._client, METADATA, values, "4-8", "looking up topics"))
+
+
+def _versions_to_use(api: Api, highest: int) -> str:
+    """Return the versions to use at a broker that has *highest*.
+
+    librdkafka's mock cluster, which is the embedded broker, has the first flexible version of these
+    requests as its last one, and reads it wrongly. Of LeaveGroup it knows only the form with a
+    single member. Kafka 2.4, the only other broker with these last versions, loses nothing by
+    older ones.
+    """
+    if api is LEAVE_GROUP and highest == LAST_LEAVE_OF_MOCK:
+        return "0-2"
+    first_flexible = versions_of(api.request.flexible).first
+    return f"0-{first_flexible - 1}" if 0 < first_flexible == highest else ANY
 
 
 async def has_api(client: Any, api: Api) -> bool:
@@ -59,10 +178,44 @@ async def has_api(client: Any, api: Api) -> bool:
     Raises:
         TransientBrokerError: No broker has answered.
     """
+    # Version 2 has no fields but these. Brokers answer versions that they do not have, too.
+    answer = await _ask_any(client, API_VERSIONS, {}, "0-2", "asking a broker for its version")
+    return any(found["api_key"] == api.key for found in answer["api_keys"])
+
+
+async def _ask_any(
+    client: Any, api: Api, values: Mapping[str, Any], versions: str, doing: str
+) -> Mapping[str, Any]:
+    """Ask any broker that the client knows."""
     node = client.get_random_node()
     if node is None:
-        raise TransientBrokerError("asking a broker for its version: no broker is known")
-    # Version 2 has no fields but these. Brokers answer versions that they do not have, too.
-    asking = call(client, node, API_VERSIONS, {}, versions="0-2")
-    answer = await within(CALL_DEADLINE_S, asking, "asking a broker for its version")
-    return any(found["api_key"] == api.key for found in answer["api_keys"])
+        raise TransientBrokerError(f"{doing}: no broker is known")
+    asking = call(client, node, api, values, versions=versions)
+    return await within(CALL_DEADLINE_S, asking, doing)
+
+
+def _view(answer: Mapping[str, Any]) -> TopicView:
+    """Return what the leader needs to know of an answer to a metadata request.
+
+    Raises:
+        TransientBrokerError: The broker does not know a topic well enough yet.
+    """
+    racks = {broker["node_id"]: broker["rack"] for broker in answer["brokers"]}
+    has_racks = any(racks.values())
+    partitions = {}
+    replica_racks = {}
+    for topic in answer["topics"]:
+        code = topic["error_code"]
+        if code in INVISIBLE_CODES:
+            continue
+        if code:
+            raise TransientBrokerError(
+                f"looking up topics: {topic['name']}: {error_code(code).name} ([Error {code}])"
+            )
+        name = topic["name"]
+        partitions[name] = sorted(row["partition_index"] for row in topic["partitions"])
+        for row in topic["partitions"] if has_racks else ():
+            replica_racks[TopicPartition(name, row["partition_index"])] = frozenset(
+                rack for node in row["replica_nodes"] if (rack := racks.get(node))
+            )
+    return TopicView(partitions, replica_racks)

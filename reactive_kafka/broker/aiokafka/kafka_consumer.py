@@ -1,16 +1,15 @@
 """aiokafka's consumer behind the seam, as a member of a group or as a static assignment.
 
 The modules next to this one use private attributes of aiokafka (the package caps its version): what
-it has fetched, its coordinator, and requests that are built by hand. docs/internals.md names each
+it has fetched, and requests that are built by hand. docs/internals.md names each
 trap, H1 to H22, and the test that shows it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from math import inf
-from types import SimpleNamespace
 from typing import Any
 
 import aiokafka
@@ -22,7 +21,7 @@ from reactive_kafka.broker.aiokafka.client_arguments import (
     client_arguments,
     create_client,
 )
-from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, as_aiokafka, within
+from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, within
 from reactive_kafka.broker.aiokafka.closing import close
 from reactive_kafka.broker.aiokafka.cluster_queries import (
     KafkaQueries,
@@ -42,11 +41,20 @@ from reactive_kafka.broker.aiokafka.fetched.record_poller import (
 )
 from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests, has_api
 from reactive_kafka.broker.aiokafka.member_partitions import MemberPartitions
-from reactive_kafka.broker.aiokafka.membership import Membership
 from reactive_kafka.broker.aiokafka.moved_brokers import MovedBrokers
 from reactive_kafka.broker.aiokafka.owned_partitions import OwnedPartitions
-from reactive_kafka.broker.aiokafka.pacing import pace_joins
 from reactive_kafka.broker.client import Poll, RebalanceListener, Sight, TransactionId
+from reactive_kafka.broker.consumer.membership.classic_group.assignors.named_assignors import (
+    DEFAULT_ASSIGNORS,
+    assignors_named,
+)
+from reactive_kafka.broker.consumer.membership.classic_group.classic_membership import (
+    ClassicGroupMembership,
+)
+from reactive_kafka.broker.consumer.membership.classic_group.member_rules import (
+    ClassicGroupMember,
+    ClassicMemberSettings,
+)
 from reactive_kafka.broker.consumer.membership.consumer_group.member import (
     ConsumerGroupMember,
     ConsumerMemberSettings,
@@ -55,8 +63,11 @@ from reactive_kafka.broker.consumer.membership.consumer_group.member import (
 from reactive_kafka.broker.consumer.membership.consumer_group.membership import (
     ConsumerGroupMembership,
 )
+from reactive_kafka.broker.consumer.membership.group_parts import GroupMembership
+from reactive_kafka.broker.consumer.membership.static_assignment import StaticAssignment
 from reactive_kafka.broker.wire.definitions import CONSUMER_GROUP_HEARTBEAT
-from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.errors import FatalBrokerError, TransientBrokerError
+from reactive_kafka.formats.format_names import FormatError
 from reactive_kafka.records import Committed, TopicIds, TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Subscription
 
@@ -81,23 +92,21 @@ class AiokafkaConsumer(KafkaQueries):
         group_id: str | None,
         properties: Mapping[str, Any],
     ) -> None:
-        is_static = isinstance(subscription, Partitions)
-        if group_id is None and not is_static:
+        if group_id is None and not isinstance(subscription, Partitions):
             raise ValueError(f"channel {name!r} needs a group_id")
         self.owned = OwnedPartitions(
             self,
-            is_static=is_static,
+            is_static=isinstance(subscription, Partitions),
             read_committed=properties.get("isolation_level") == "read_committed",
         )
         self._name = name
         self._subscription = subscription
         self._whole_topics = subscription.whole if isinstance(subscription, Partitions) else ()
         self._group_id = group_id
-        # The group that it joins. A static assignment only commits to its group.
-        self._joined_group = None if is_static else group_id
         self._properties = {**CONSUMER_DEFAULTS, **properties}
         self._protocol = str(self._properties.pop("group_protocol", CLASSIC))
         self._assignor: str | None = self._properties.pop("assignor", None)
+        self._assignors: Sequence[str] = self._properties.pop("assignors", DEFAULT_ASSIGNORS)
         self._fetch_wait_s = float(self._properties["fetch_max_wait_ms"]) / 1000
         # A quarter of the request timeout, which counts from the first time that a fetch is sent.
         request_timeout_ms = float(self._properties.get("request_timeout_ms", 40_000))
@@ -105,12 +114,10 @@ class AiokafkaConsumer(KafkaQueries):
         self._poller = RecordPoller(
             self.owned, self._properties.pop("max_unpacked_bytes", MOST_UNPACKED_BYTES)
         )
-        instance_id = properties.get("group_instance_id")
-        self._membership = Membership(
-            self.owned, self._joined_group, instance_id, self._poller.wake
-        )
-        # Belongs to one client: a restart creates another one.
-        self._deadlines: ConnectionDeadlines | None = None
+        self._reader = MemberPartitions(self.owned, self._poller.wake)
+        self._static: StaticAssignment | None = None
+        # The protocol with which the group was joined.
+        self._joined_protocol = CLASSIC
         # When the ids of topics were asked for last, and of which topics.
         self._ids_asked: tuple[float, frozenset[str]] = (-inf, frozenset())
         # Set before the client connects, so that stop() also closes a half connected one.
@@ -119,13 +126,13 @@ class AiokafkaConsumer(KafkaQueries):
         self._moved_brokers = MovedBrokers()
 
     async def start(self, listener: RebalanceListener) -> None:
-        given = client_arguments(self._properties, self._name)
-        arguments = {**given, **CONSUMER_FIXED, "group_id": self._group_id}
+        arguments = {**client_arguments(self._properties, self._name), **CONSUMER_FIXED}
         client = create_client(aiokafka.AIOKafkaConsumer, arguments)
         self._to_close = client
-        self._deadlines = ConnectionDeadlines(
+        ConnectionDeadlines(
             client._client,
             session_s=float(self._properties["session_timeout_ms"]) / 1000,
+            rebalance_s=float(self._properties["rebalance_timeout_ms"]) / 1000,
             fetch_wait_s=self._fetch_wait_s,
             follows_leaders=not self._properties.get("client_rack"),
         )
@@ -133,30 +140,65 @@ class AiokafkaConsumer(KafkaQueries):
         if self._whole_topics:
             await know_topics(client, self._subscription.topics, self.stop)
         self._take_over_fetching(client)
+        # The client reads what we assign, which is nothing as yet.
+        client._subscription.assign_from_user([])
+        # With an empty list it asks for the metadata of all topics, for a pattern.
+        client._client.set_topics(list(self._subscription.topics))
         self._client = client
-        if self._joined_group is not None and await self._is_consumer_protocol(client):
-            self._join(client, self._joined_group, listener)
-            return
-        if self._joined_group is not None:
-            pace_joins(client._coordinator)
-        self._membership.listener = listener
-        self._subscribe(client, self._membership)
-
-    async def _is_consumer_protocol(self, client: aiokafka.AIOKafkaConsumer) -> bool:
-        """True if the group is joined with the consumer protocol.
-
-        If a consumer that needs the protocol cannot find out, it joins: the answer says why not.
-        """
-        if self._protocol == AUTO:
-            return await has_api(client._client, CONSUMER_GROUP_HEARTBEAT)
-        return self._protocol == CONSUMER
+        requests = None
+        if self._group_id is not None:
+            requests = CoordinatorRequests(client._client, self._group_id)
+        self.owned.coordinator = requests
+        if isinstance(self._subscription, Partitions):
+            static = StaticAssignment(self._reader, listener)
+            known = partitions_of(client, self._whole_topics)
+            static.start({*self._subscription.partitions, *known})
+            self._static = static
+        elif requests is not None:
+            self._joined_protocol = await self._protocol_of(client)
+            self._join(client, requests, listener)
 
     def _join(
-        self, client: aiokafka.AIOKafkaConsumer, group_id: str, listener: RebalanceListener
+        self,
+        client: aiokafka.AIOKafkaConsumer,
+        requests: CoordinatorRequests,
+        listener: RebalanceListener,
     ) -> None:
-        """Join the group with the consumer protocol (KIP-848)."""
+        """Join the group."""
+        max_poll_interval_ms = self._properties.get("max_poll_interval_ms", MAX_POLL_INTERVAL_MS)
+        max_poll_interval_s = float(max_poll_interval_ms) / 1000
+        group: GroupMembership
+        if self._joined_protocol == CONSUMER:
+            consumer_member = ConsumerGroupMember(self._consumer_settings(requests.group_id))
+            group = ConsumerGroupMembership(
+                consumer_member, requests, self._reader, max_poll_interval_s
+            )
+        else:
+            classic_member = ClassicGroupMember(self._classic_settings(requests.group_id))
+            group = ClassicGroupMembership(
+                classic_member, requests, self._reader, max_poll_interval_s
+            )
+        self.owned.group = group
+        topics = list(self._subscription.topics)
+        if isinstance(self._subscription, Pattern):
+            client._client.cluster.add_listener(self._find_topics)
+            topics = self._matching(client._client.cluster)
+        group.start(listener, topics)
+
+    async def _protocol_of(self, client: aiokafka.AIOKafkaConsumer) -> str:
+        """Return the protocol with which the group is joined.
+
+        If a consumer that needs the consumer protocol cannot find out whether the cluster has it,
+        it joins: the answer says why not.
+        """
+        if self._protocol != AUTO:
+            return self._protocol
+        has_consumer = await has_api(client._client, CONSUMER_GROUP_HEARTBEAT)
+        return CONSUMER if has_consumer else CLASSIC
+
+    def _consumer_settings(self, group_id: str) -> ConsumerMemberSettings:
         properties = self._properties
-        settings = ConsumerMemberSettings(
+        return ConsumerMemberSettings(
             group_id,
             new_member_id(),
             int(properties["rebalance_timeout_ms"]),
@@ -164,23 +206,22 @@ class AiokafkaConsumer(KafkaQueries):
             rack=properties.get("client_rack") or None,
             assignor=self._assignor,
         )
-        max_poll_interval_ms = float(properties.get("max_poll_interval_ms", MAX_POLL_INTERVAL_MS))
-        group = ConsumerGroupMembership(
-            ConsumerGroupMember(settings),
-            CoordinatorRequests(client),
-            MemberPartitions(self.owned, self._poller.wake),
-            max_poll_interval_ms / 1000,
+
+    def _classic_settings(self, group_id: str) -> ClassicMemberSettings:
+        properties = self._properties
+        try:
+            assignors = assignors_named(self._assignors)
+        except FormatError as error:
+            raise FatalBrokerError(f"assignors: {error}") from error
+        return ClassicMemberSettings(
+            group_id,
+            assignors,
+            rebalance_timeout_ms=int(properties["rebalance_timeout_ms"]),
+            session_timeout_ms=int(properties["session_timeout_ms"]),
+            heartbeat_interval_ms=int(properties["heartbeat_interval_ms"]),
+            instance_id=properties.get("group_instance_id"),
+            rack=properties.get("client_rack") or None,
         )
-        self.owned.group = group
-        # The client reads what we assign, which is nothing as yet.
-        client._subscription.assign_from_user([])
-        topics = list(self._subscription.topics)
-        # With an empty list it asks for the metadata of all topics, for a pattern.
-        client._client.set_topics(topics)
-        if isinstance(self._subscription, Pattern):
-            client._client.cluster.add_listener(self._find_topics)
-            topics = self._matching(client._client.cluster)
-        group.start(listener, topics)
 
     def _find_topics(self, cluster: Any) -> None:
         """Subscribe to the topics that match the pattern now."""
@@ -206,25 +247,6 @@ class AiokafkaConsumer(KafkaQueries):
         )
         self._poller.responses.fetch_size = plan_fetches_quickly(fetcher)
 
-    def _subscribe(self, client: aiokafka.AIOKafkaConsumer, membership: Membership) -> None:
-        if isinstance(self._subscription, Partitions):
-            known = partitions_of(client, self._whole_topics)
-            partitions = as_aiokafka(sorted({*self._subscription.partitions, *known}))
-            client.assign(partitions)
-            if self._whole_topics:
-                # assign() requests the metadata of assigned partitions' topics only. A topic
-                # without a partition must be found as soon as it has one.
-                client._client.set_topics(self._subscription.topics)
-            membership.assign(partitions)
-        elif isinstance(self._subscription, Pattern):
-            # The client's own subscribe() takes a pattern as text only, and matches the beginning
-            # of a name with it. Of a pattern object the client calls nothing but match().
-            pattern = SimpleNamespace(match=self._subscription.reads)
-            client._subscription.subscribe_pattern(pattern=pattern, listener=membership)
-            client._client.set_topics([])
-        else:
-            client.subscribe(topics=list(self._subscription.topics), listener=membership)
-
     async def stop(self) -> None:
         client = self._to_close
         self._to_close = None
@@ -246,24 +268,22 @@ class AiokafkaConsumer(KafkaQueries):
     ) -> None:
         if self.owned.group is not None:
             await self.owned.group.close(caller)
-            await close(client, caller, group_id=None, is_in_listener=False)
-            return
-        is_in_listener = await self._membership.close(caller)
-        await close(client, caller, group_id=self._joined_group, is_in_listener=is_in_listener)
+        if self._static is not None:
+            await self._static.close(caller)
+        await close(client)
 
     async def poll(
         self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
     ) -> Poll:
-        with self.client._subscription.fetch_context():
-            # Entering the context tells the client that we poll. Nothing may be awaited inside: a
-            # cancelled await would stop the client's idle time for good (H3).
-            pass
-        group = self.owned.group
-        if group is None:
-            await self._membership.raise_errors()
-        else:
-            group.note_poll()
-            group.raise_errors()
+        fetch_task = self.client._fetcher._fetch_task
+        if fetch_task.done():
+            cause = None if fetch_task.cancelled() else fetch_task.exception()
+            raise TransientBrokerError(f"the client has stopped working: {cause!r}") from cause
+        if self._static is not None:
+            self._static.raise_errors()
+        if self.owned.group is not None:
+            self.owned.group.note_poll()
+            self.owned.group.raise_errors()
         return await self._poller.poll(budgets, timeout_s, most)
 
     def wake(self) -> None:
@@ -282,24 +302,16 @@ class AiokafkaConsumer(KafkaQueries):
         return self.owned.positions()
 
     def is_member(self) -> bool:
-        if self.owned.group is not None:
-            return self.owned.group.member.is_member()
-        return self._membership.is_member()
+        return self.owned.group is None or self.owned.group.is_member()
 
     def group_protocol(self) -> str | None:
-        if self._joined_group is None:
-            return None
-        return CLASSIC if self.owned.group is None else CONSUMER
+        return None if self.owned.group is None else self._joined_protocol
 
     def session_ends_at(self) -> float:
-        if self._joined_group is None or self._deadlines is None:
-            return inf
-        if self.owned.group is not None:
-            return self.owned.group.session_ends_at()
-        return self._deadlines.session_ends_at
+        return inf if self.owned.group is None else self.owned.group.session_ends_at()
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
-        await group_positions.commit(self.owned, self._group_id, offsets, generation)
+        await group_positions.commit(self.owned, offsets, generation)
 
     async def commit_in(
         self,
@@ -307,14 +319,12 @@ class AiokafkaConsumer(KafkaQueries):
         offsets: Mapping[TopicPartition, Committed],
         generation: int,
     ) -> None:
-        await group_positions.commit_in(
-            self.owned, self._group_id, transaction, offsets, generation
-        )
+        await group_positions.commit_in(self.owned, transaction, offsets, generation)
 
     async def committed(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, Committed | None]:
-        return await group_positions.committed(self.owned, self._group_id, partitions)
+        return await group_positions.committed(self.owned, partitions)
 
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
         client = self.client._client
@@ -355,4 +365,5 @@ class AiokafkaConsumer(KafkaQueries):
         ):
             self._moved_brokers.look(client)
             raise TransientBrokerError(f"no broker answers{why_away(client)}")
-        self._membership.add(partitions_of(self.client, self._whole_topics))
+        if self._static is not None:
+            self._static.add(partitions_of(self.client, self._whole_topics))

@@ -30,7 +30,7 @@ from reactive_kafka.broker.aiokafka.group_positions import (
     error_of,
     positions,
 )
-from reactive_kafka.broker.aiokafka.offset_requests import NO_MEMBER, OffsetFetch, commit_request
+from reactive_kafka.broker.aiokafka.offset_requests import OffsetFetch, commit_request
 from reactive_kafka.broker.aiokafka.topic_changes import TOPIC_RESOURCE
 from reactive_kafka.broker.client import (
     NO_CONFIG,
@@ -41,6 +41,7 @@ from reactive_kafka.broker.client import (
     members_share,
 )
 from reactive_kafka.broker.commit_sizes import split_commit
+from reactive_kafka.broker.consumer.membership.group_parts import NOBODY
 from reactive_kafka.errors import (
     BrokerError,
     MetadataTooLargeError,
@@ -172,7 +173,7 @@ class AiokafkaInspector(KafkaQueries):
         if not offsets:
             return
         requests = [
-            commit_request(group_id, NO_MEMBER, part) for part in split_commit(group_id, offsets)
+            commit_request(group_id, NOBODY, part) for part in split_commit(group_id, offsets)
         ]
         doing = f"commit for group {group_id!r}"
         try:

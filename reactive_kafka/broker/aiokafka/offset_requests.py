@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest_v3
+from aiokafka.protocol.commit import OffsetFetchRequest_v3
 from aiokafka.protocol.types import (
     Boolean,
     CompactArray,
@@ -18,25 +18,52 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
+from reactive_kafka.broker.consumer.membership.group_parts import CommitIdentity
+from reactive_kafka.broker.wire import requests as wire_requests
+from reactive_kafka.broker.wire.definitions import OFFSET_COMMIT
 from reactive_kafka.records import Committed, TopicPartition
 
 TEXT = CompactString("utf-8")
 TAGS = ("tags", TaggedFields)
 NO_LEADER_EPOCH = -1
-# The member id and the generation of a commit from outside the group.
-NO_MEMBER = ("", -1)
+INSTANCE_ID_SINCE = 7
+"""The first version of OffsetCommit with ``group_instance_id``."""
 
 
 def commit_request(
-    group_id: str, member: tuple[str, int], offsets: Mapping[TopicPartition, Committed]
-) -> Any:
-    """Return a commit in the name of *member* (its id, its generation)."""
-    by_topic: dict[str, list[tuple[int, int, str]]] = {}
+    group_id: str, identity: CommitIdentity, offsets: Mapping[TopicPartition, Committed]
+) -> wire_requests.Request:
+    """Return a commit in somebody's name."""
+    topics: dict[str, list[dict[str, Any]]] = {}
     for (topic, number), position in offsets.items():
-        by_topic.setdefault(topic, []).append((number, position.offset, position.metadata))
-    member_id, generation = member
-    retention = OffsetCommitRequest.DEFAULT_RETENTION_TIME
-    return OffsetCommitRequest(group_id, generation, member_id, retention, list(by_topic.items()))
+        topics.setdefault(topic, []).append(
+            {
+                "partition_index": number,
+                "committed_offset": position.offset,
+                "committed_metadata": position.metadata,
+            }
+        )
+
+    def values(version: int) -> dict[str, Any]:
+        return {
+            "group_id": group_id,
+            "generation_id_or_member_epoch": identity.generation_or_epoch,
+            "member_id": identity.member_id,
+            "group_instance_id": identity.instance_id if version >= INSTANCE_ID_SINCE else None,
+            "topics": [{"name": topic, "partitions": rows} for topic, rows in topics.items()],
+        }
+
+    # Only version 9 and newer know member epochs. Version 10 names topics by their ids.
+    return wire_requests.Request(OFFSET_COMMIT, values, "9" if identity.is_epoch else "2-8")
+
+
+def commit_codes(answer: wire_requests.Answer) -> list[tuple[TopicPartition, int]]:
+    """Return the partitions in the answer to a commit, each with its error code."""
+    return [
+        (TopicPartition(topic["name"], row["partition_index"]), row["error_code"])
+        for topic in answer.values["topics"]
+        for row in topic["partitions"]
+    ]
 
 
 # aiokafka is untyped.

@@ -10,10 +10,9 @@ from aiokafka.consumer.subscription_state import TopicPartitionState
 
 from reactive_kafka.broker.aiokafka.client_calls import as_aiokafka
 from reactive_kafka.broker.aiokafka.cluster_queries import KafkaQueries
+from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests
 from reactive_kafka.broker.client import STATIC_GENERATION
-from reactive_kafka.broker.consumer.membership.consumer_group.membership import (
-    ConsumerGroupMembership,
-)
+from reactive_kafka.broker.consumer.membership.group_parts import GroupMembership
 from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.records import TopicPartition
 
@@ -36,13 +35,13 @@ class OwnedPartitions:
         self.started: set[TopicPartition] = set()
         # Those that are being revoked: polls return no more of their records.
         self.leaving: set[TopicPartition] = set()
-        # A member of the consumer protocol. None: aiokafka's coordinator is the member, or there is
-        # none.
-        self.group: ConsumerGroupMembership | None = None
+        # The membership in the group; None: the consumer has chosen its partitions itself, or has
+        # not started.
+        self.group: GroupMembership | None = None
+        # The coordinator of the group, also of one that is not joined; None: there is no group.
+        self.coordinator: CoordinatorRequests | None = None
         self._consumer = consumer
-        # aiokafka's Assignment. We keep our own reference: when a pattern finds another topic, the
-        # client drops its assignment before it calls on_partitions_revoked. Without the reference
-        # nothing could be committed or drained in that call.
+        # aiokafka's Assignment.
         self._assignment: Any = None
 
     @property
@@ -60,11 +59,7 @@ class OwnedPartitions:
 
         It is 0 for a static assignment.
         """
-        if self.is_static:
-            return STATIC_GENERATION
-        if self.group is not None:
-            return self.group.member.owned.generation
-        return int(self.client._coordinator.generation)
+        return STATIC_GENERATION if self.group is None else self.group.owned.generation
 
     def hold(self, partitions: Collection[Any]) -> None:
         """Keep newly assigned partitions from being fetched until ``start_at``."""
@@ -78,7 +73,7 @@ class OwnedPartitions:
             state.seek(0)
 
     def add(self, partitions: Collection[TopicPartition]) -> list[Any]:
-        """Add new partitions to a static assignment. Returns them as aiokafka's type.
+        """Add new partitions to the assignment. Returns them as aiokafka's type.
 
         This changes the client's assignment in place. Its own ``assign`` would drop the state of
         the other partitions, and what was fetched for them.
@@ -120,11 +115,13 @@ class OwnedPartitions:
 
     def check_owner(self, partitions: Iterable[TopicPartition], generation: int) -> None:
         """Raise NotOwnerError unless *partitions* were assigned in *generation* and still are."""
-        if self.group is not None and not self.is_closed:
-            self.group.member.owned.check(partitions, generation)
+        if self.is_closed:
+            raise NotOwnerError("the consumer has stopped")
+        if self.group is not None:
+            self.group.owned.check(partitions, generation)
             return
-        if self.is_closed or self.generation != generation:
-            raise NotOwnerError(f"the group has moved on from generation {generation}")
+        if generation != STATIC_GENERATION:
+            raise NotOwnerError(f"a static assignment has no generation {generation}")
         self._check_assigned(partitions)
 
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:

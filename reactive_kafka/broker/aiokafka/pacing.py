@@ -34,19 +34,13 @@ class PacedCoordinatorLookups:
         client.coordinator_lookup = self._looked_up
 
     async def _looked_up(self, kind: Any, key: str) -> Any:
-        now = time.monotonic()
-        if now >= self._next_at + QUIET_S:
+        if time.monotonic() >= self._next_at + QUIET_S:
             self._waits.progressed()
-        wait_s = max(0.0, self._next_at - now)
-        self._next_at = now + wait_s + self._waits.next_s()
-        if wait_s:
+        # Only a lookup that is made moves the next one. Whoever gives up waiting holds up nobody.
+        while (wait_s := self._next_at - time.monotonic()) > 0:
             await asyncio.sleep(wait_s)
+        self._next_at = time.monotonic() + self._waits.next_s()
         return await self._look_up(kind, key)
-
-
-def pace_joins(coordinator: Any) -> None:
-    """Make a group's member wait longer after each failed attempt to join."""
-    coordinator._do_rejoin_group = _paced(coordinator._do_rejoin_group)
 
 
 def pace_producer_ids(sender: Any) -> None:

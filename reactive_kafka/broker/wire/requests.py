@@ -69,11 +69,15 @@ class Request:
     Args:
         api: From the definitions.
         values: As in :func:`call`.
-        versions: As in :func:`call`.
+        versions: As in :func:`call`. Or a function that returns them for the highest version that
+            the broker has.
     """
 
     def __init__(
-        self, api: Api, values: Values | Callable[[int], Values], versions: str = ANY
+        self,
+        api: Api,
+        values: Values | Callable[[int], Values],
+        versions: str | Callable[[int], str] = ANY,
     ) -> None:
         self.API_KEY = api.key
         self.api = api
@@ -98,7 +102,8 @@ class Request:
         name = self.api.request.name
         if broker is None:
             raise NoCommonVersionError(f"the broker has no {name}")
-        ours = versions_of(self.api.request.versions).shared_with(versions_of(self._versions))
+        usable = self._versions(broker[1]) if callable(self._versions) else self._versions
+        ours = versions_of(self.api.request.versions).shared_with(versions_of(usable))
         common = ours.shared_with(versions_of(f"{broker[0]}-{broker[1]}"))
         if common.first > common.last:
             raise NoCommonVersionError(

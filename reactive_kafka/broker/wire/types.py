@@ -97,9 +97,9 @@ class TextType:
         out += encoded
 
     def read(self, buffer: Buffer, at: int) -> tuple[str | None, int]:
-        at, end = _span(self._length, self._is_nullable, buffer, at)
+        at, end = _span(self._length, buffer, at)
         if end < at:
-            return None, at
+            return None if self._is_nullable else "", at
         return str(buffer[at:end], "utf-8"), end
 
 
@@ -121,9 +121,9 @@ class BytesType:
         out += value
 
     def read(self, buffer: Buffer, at: int) -> tuple[bytes | memoryview | None, int]:
-        at, end = _span(self._length, self._is_nullable, buffer, at)
+        at, end = _span(self._length, buffer, at)
         if end < at:
-            return None, at
+            return None if self._is_nullable else b"", at
         if self._as_view:
             return memoryview(buffer)[at:end], end
         return bytes(buffer[at:end]), end
@@ -231,11 +231,13 @@ def _check_null(is_nullable: bool) -> None:
         raise ValueError("None is not allowed in this version")
 
 
-def _span(length: Length, is_nullable: bool, buffer: Buffer, at: int) -> tuple[int, int]:
-    """Return where a value of some length begins and ends. It ends before it begins: it is None."""
+def _span(length: Length, buffer: Buffer, at: int) -> tuple[int, int]:
+    """Return where a value of some length begins and ends. It ends before it begins: it is None.
+
+    Some answers with an error have None also where it is not allowed, for example those of
+    librdkafka's mock cluster. That is read as an empty value, so that the error can be told.
+    """
     count, at = length.read(buffer, at)
-    if count < 0:
-        _check_null(is_nullable)
     if at + count > len(buffer):
         raise EOFError
     return at, at + count

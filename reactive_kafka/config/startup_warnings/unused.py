@@ -146,7 +146,7 @@ def _of_groups(view: View) -> Contradictions:
         for name in (
             "session_timeout_ms",
             "heartbeat_interval_ms",
-            "partition_assignment_strategy",
+            "assignors",
         ):
             if view.own(name):
                 yield (name, "group_protocol"), why

@@ -182,7 +182,9 @@ OURS_ALONE = frozenset(
         "heartbeat_interval_ms",
         "max_poll_interval_ms",
         "rebalance_timeout_ms",
-        "partition_assignment_strategy",
+        "group_protocol",
+        "assignor",
+        "assignors",
         "exclude_internal_topics",
     }
 )

@@ -876,3 +876,25 @@ def test_a_refused_commit_sends_a_heartbeat_at_once() -> None:
     assert played.member.due_at() > 0.0
     played.member.beat_soon()
     assert played.member.due_at() < 0.0
+
+
+def test_an_answer_that_cannot_be_read_makes_a_syncing_member_join_again_after_a_pause() -> None:
+    group = PlayedGroup()
+    played = group.start()
+    while played.member.state is not State.SYNCING:
+        played.send(group.now)
+        played.receive(group.now)
+    request, _ = played.member.next_request(1.0)
+    assert request is ClassicRequest.SYNC
+    played.member.unreadable(1.0, WAIT_S)
+    assert played.member.state is State.PREPARING
+    assert played.member.due_at() == 1.0 + WAIT_S
+
+
+def test_a_heartbeat_whose_answer_cannot_be_read_is_sent_again() -> None:
+    member = lone_member().member
+    request, _ = member.next_request(100.0)
+    assert request is ClassicRequest.HEARTBEAT
+    member.unreadable(100.0, WAIT_S)
+    assert member.state is State.STABLE
+    assert member.due_at() == 100.0 + WAIT_S

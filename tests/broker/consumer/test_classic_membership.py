@@ -17,7 +17,6 @@ from reactive_kafka.broker.consumer.membership.classic_group.classic_membership 
     LOOK_S,
     WAITS,
     ClassicGroupMembership,
-    TopicView,
 )
 from reactive_kafka.broker.consumer.membership.classic_group.classic_states import (
     ClassicMemberState,
@@ -26,6 +25,7 @@ from reactive_kafka.broker.consumer.membership.classic_group.member_rules import
     ClassicGroupMember,
     ClassicMemberSettings,
 )
+from reactive_kafka.broker.consumer.membership.group_parts import TopicView
 from reactive_kafka.broker.wire.codec import encode
 from reactive_kafka.broker.wire.definitions import (
     HEARTBEAT,
@@ -65,7 +65,7 @@ class ModelClassicRequests:
         api: Api,
         values: Mapping[str, Any] | Callable[[int], Mapping[str, Any]],
         *,
-        deadline_s: float,
+        deadline_s: float = 5.0,
     ) -> Mapping[str, Any]:
         if callable(values):
             values = values(versions_of(api.request.versions).last)
@@ -109,6 +109,9 @@ class ModelClassicRequests:
         if self.are_topics_away:
             raise TransientBrokerError("no answer")
         return TopicView({topic: range(self.topics[topic]) for topic in topics}, {})
+
+    async def topic_names(self, ids: Collection[bytes]) -> Mapping[bytes, str]:
+        raise AssertionError("a classic group names its topics")
 
 
 class ReadPartitions:
@@ -378,9 +381,9 @@ async def test_a_commit_that_is_refused_because_the_member_is_unknown_loses_ever
     group = ClassicGroupModel()
     async with running(group) as app:
         await app.until(lambda: app.owned == ALL)
-        member_id = app.membership.member.member_id
-        group.remove(member_id, now())
-        app.membership.refused_commit(member_id, is_member=False)
+        identity = app.membership.commit_identity()
+        group.remove(identity.member_id, now())
+        app.membership.refused_commit(identity, is_member=False)
         await app.until(lambda: ("revoked", ALL) in app.changes, 0.5)
         await app.until(lambda: app.owned == ALL)
 
@@ -389,13 +392,23 @@ async def test_a_commit_of_an_earlier_membership_that_is_refused_late_changes_no
     group = ClassicGroupModel()
     async with running(group) as app:
         await app.until(lambda: app.owned == ALL)
-        old_id = app.membership.member.member_id
-        group.remove(old_id, now())
+        old = app.membership.commit_identity()
+        group.remove(old.member_id, now())
         await app.until(lambda: len(app.changes) == 3)
-        app.membership.refused_commit(old_id, is_member=False)
+        app.membership.refused_commit(old, is_member=False)
         await asyncio.sleep(1.0)
         assert app.state is ClassicMemberState.STABLE
         assert app.changes[1:] == [("revoked", ALL), ("assigned", ALL)]
+
+
+async def test_before_the_group_has_answered_the_session_lasts_from_the_start() -> None:
+    """Whoever watches the session sets a timer for its end, so there must be one."""
+    group = ClassicGroupModel()
+    async with running(group) as app:
+        assert app.membership.session_ends_at() == now() + SESSION_S
+        app.requests.is_away = True
+        await asyncio.sleep(60)
+        assert app.membership.session_ends_at() < now()
 
 
 async def test_a_refused_commit_makes_the_member_hear_of_a_rebalance_at_once() -> None:
@@ -404,7 +417,7 @@ async def test_a_refused_commit_makes_the_member_hear_of_a_rebalance_at_once() -
         await one.until(lambda: one.owned == ALL)
         async with running(group) as two:
             await two.until(lambda: group.state == "preparing")
-            one.membership.refused_commit(one.membership.member.member_id, is_member=True)
+            one.membership.refused_commit(one.membership.commit_identity(), is_member=True)
             await one.until(lambda: ("revoked", ALL) in one.changes, 0.2)
 
 

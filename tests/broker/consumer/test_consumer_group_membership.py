@@ -19,6 +19,7 @@ from reactive_kafka.broker.consumer.membership.consumer_group.membership import 
     WAITS,
     ConsumerGroupMembership,
 )
+from reactive_kafka.broker.consumer.membership.group_parts import TopicView
 from reactive_kafka.broker.wire.definitions import CONSUMER_GROUP_HEARTBEAT
 from reactive_kafka.broker.wire.schema import Api
 from reactive_kafka.errors import FatalBrokerError, FencedError, TransientBrokerError
@@ -44,8 +45,15 @@ class ModelRequests:
         self.refuses = 0
         self.lookups = 0
 
-    async def ask(self, api: Api, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def ask(
+        self,
+        api: Api,
+        values: Mapping[str, Any] | Callable[[int], Mapping[str, Any]],
+        *,
+        deadline_s: float = 5.0,
+    ) -> Mapping[str, Any]:
         assert api is CONSUMER_GROUP_HEARTBEAT
+        assert not callable(values)
         now = asyncio.get_running_loop().time()
         self.asked.append((now, values))
         await asyncio.sleep(0.01)
@@ -64,6 +72,9 @@ class ModelRequests:
             self.names_away -= 1
             raise TransientBrokerError("no answer")
         return {one: NAMES[one] for one in ids if one in NAMES}
+
+    async def look_up(self, topics: Collection[str]) -> TopicView:
+        raise AssertionError("no member assigns in the consumer protocol")
 
 
 class Reader:
@@ -308,7 +319,7 @@ async def test_a_stop_during_a_revocation_leaves_at_once() -> None:
         await one.until(lambda: one.owned == ALL)
         one.drain_s = 1000.0
         async with running("two", group) as two:
-            await one.until(one.membership.is_busy)
+            await one.until(lambda: one.reader.held > one.reader.read)
             await one.membership.close(None)
             await two.until(lambda: two.owned == ALL, 2.0)
 
@@ -334,15 +345,25 @@ async def test_a_change_of_topics_is_told_at_once() -> None:
         assert app.changes[-1] == ("assigned", partitions("bills", 0, 1, 2))
 
 
+async def test_before_the_group_has_answered_the_session_lasts_from_the_start() -> None:
+    """Whoever watches the session sets a timer for its end, so there must be one."""
+    group = GroupModel(dict(TOPICS))
+    async with running("one", group) as app:
+        assert app.membership.session_ends_at() == now() + SESSION_S
+        app.requests.is_away = True
+        await asyncio.sleep(60)
+        assert app.membership.session_ends_at() < now()
+
+
 async def test_a_commit_that_was_refused_as_stale_makes_the_next_heartbeat_due() -> None:
     group = GroupModel(dict(TOPICS))
     async with running("one", group) as app:
         await app.until(lambda: app.owned == ALL)
         await asyncio.sleep(20.1)
         asked = len(app.requests.asked)
-        app.membership.refused_commit(is_member=True)
+        app.membership.refused_commit(app.membership.commit_identity(), is_member=True)
         await asyncio.sleep(0.02)
         assert len(app.requests.asked) == asked + 1
-        app.membership.refused_commit(is_member=False)
+        app.membership.refused_commit(app.membership.commit_identity(), is_member=False)
         await app.until(lambda: len(app.changes) == 3, 1.0)
         assert app.changes[1:] == [("revoked", ALL), ("assigned", ALL)]

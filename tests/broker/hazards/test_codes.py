@@ -28,6 +28,7 @@ class Api(NamedTuple):
 TIMED_OUT = 7
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
 NOT_ALLOWED = (30, "GroupAuthorizationFailedError")
+MEMBER_NOT_ALLOWED = (30, "GROUP_AUTHORIZATION_FAILED")
 SERVER_ERROR = (-1, "[Error -1]")
 NEW_TO_AIOKAFKA = (91, "[Error 91] RESOURCE_NOT_FOUND")
 KNOWN_TO_NOBODY = (999, "[Error 999]")
@@ -49,19 +50,24 @@ APIS = (
         "JoinGroup",
         (*COORDINATOR, 25),
         (
-            NOT_ALLOWED,
-            (23, "InconsistentGroupProtocolError"),
-            (24, "InvalidGroup"),
+            MEMBER_NOT_ALLOWED,
+            (23, "INCONSISTENT_GROUP_PROTOCOL"),
+            (24, "INVALID_GROUP_ID"),
             (81, "GROUP_MAX_SIZE_REACHED"),
             *REFUSED,
         ),
     ),
     Api(12, "Heartbeat", (*COORDINATOR, 27, 22, 25), REFUSED),
-    Api(14, "SyncGroup", (NOT_AVAILABLE, NOT_COORDINATOR, 22, 25, 27), (NOT_ALLOWED, *REFUSED)),
+    Api(
+        14,
+        "SyncGroup",
+        (NOT_AVAILABLE, NOT_COORDINATOR, 22, 25, 27),
+        (MEMBER_NOT_ALLOWED, *REFUSED),
+    ),
 )
 SAID = {
-    23: "other members of the group divide the partitions in another way: set partition.assignment.strategy to one "
-    "of theirs, or give this channel another group_id"
+    23: "the members of the group have no assignor in common: set assignors to a list that contains "
+    "one that all other members offer"
 }
 """Where the broker's own words do not say what to change."""
 FATAL = [(api, code, name) for api in APIS for code, name in api.fatal]

@@ -16,7 +16,8 @@ from aiokafka.conn import create_conn
 from aiokafka.protocol.group import HeartbeatRequest
 
 from reactive_kafka import Committed, TopicPartition
-from reactive_kafka.broker.aiokafka.offset_requests import NO_MEMBER, commit_request
+from reactive_kafka.broker.aiokafka.offset_requests import commit_codes, commit_request
+from reactive_kafka.broker.consumer.membership.group_parts import NOBODY
 from reactive_kafka.errors import OutcomeUnknownError, TransientBrokerError
 from tests.broker.hazards.faults import Rig, ends_within, until
 from tests.broker.members import PATIENCE_S, Member, joined
@@ -41,9 +42,8 @@ def three() -> Iterator[KafkaCluster]:
 def connection(member: Member) -> Any:
     """The one to the group's coordinator; None: there is none."""
     client: Any = member.consumer.client  # type: ignore[attr-defined]
-    return client._client._conns.get(
-        (client._coordinator.coordinator_id, ConnectionGroup.COORDINATION)
-    )
+    coordinator = member.consumer.owned.coordinator  # type: ignore[attr-defined]
+    return client._client._conns.get((coordinator.node, ConnectionGroup.COORDINATION))
 
 
 class Owed:
@@ -87,7 +87,7 @@ async def without_followers(
             leader = partitions[number]["leader"]
             host, _, port = cluster.nodes[leader].address.rpartition(":")
             raw = await create_conn(host, int(port))
-            mine = commit_request(other, NO_MEMBER, {tp: Committed(1)})
+            mine = commit_request(other, NOBODY, {tp: Committed(1)})
             if len(partitions[number]["isr"]) == len(cluster.nodes) and stored(
                 await raw.send(mine)
             ):
@@ -117,7 +117,7 @@ async def without_followers(
 
 def stored(answer: Any) -> bool:
     """Whether an answer to a commit says so."""
-    return all(code == 0 for _, partitions in answer.topics for _, code in partitions)
+    return all(code == 0 for _, code in commit_codes(answer))
 
 
 def java_hash(text: str) -> int:

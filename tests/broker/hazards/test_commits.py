@@ -28,7 +28,7 @@ from tests.broker.hazards.naive import consuming
 from tests.broker.members import PATIENCE_S, Member, fill, joined
 from tests.broker.test_kafka import KafkaTestCluster
 
-COMMIT_API, COORDINATOR_NOT_AVAILABLE, ILLEGAL_GENERATION = 8, 15, 22
+COMMIT_API, COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID = 8, 15, 25
 MARGIN_S = 1.5
 
 
@@ -87,22 +87,22 @@ async def test_h4_a_commit_that_was_held_up_over_a_rebalance_stores_nothing(
     topic = await cluster.create_topic(2)
     async with joined(cluster, topic, group, "one") as one:
         owned = await one.until_assigned(2)
-        coordinator: Any = one.consumer._client._coordinator  # type: ignore[attr-defined]
+        coordinator: Any = one.consumer.owned.coordinator  # type: ignore[attr-defined]
         # As while the coordinator is looked for.
-        async with coordinator._coordinator_lookup_lock:
-            node, coordinator.coordinator_id = coordinator.coordinator_id, None
+        async with coordinator._looking_up:
+            node, coordinator.node = coordinator.node, None
             late = asyncio.ensure_future(
                 one.consumer.commit(dict.fromkeys(owned, Committed(3)), one.generation)
             )
             assert not await ends_within(late, 0.05)
-            coordinator.coordinator_id = node
+            coordinator.node = node
             async with sharing(cluster, topic, group) as two:
                 [foreign] = two.owned
                 [kept] = await one.until_assigned(1)
-                coordinator._coordinator_lookup_lock.release()
+                coordinator._looking_up.release()
                 with pytest.raises(NotOwnerError):
                     await late
-                await coordinator._coordinator_lookup_lock.acquire()
+                await coordinator._looking_up.acquire()
                 assert await stored(cluster, group, foreign) == 10
                 assert await stored(cluster, group, kept) is None
 
@@ -295,7 +295,7 @@ async def test_where_a_part_was_stored_the_outcome_is_unknown_even_if_the_rest_w
     async with joined(rig, topic, group) as member:
         wanted = dict.fromkeys(await member.until_assigned(300), Committed(1, "m" * 4096))
         rig.broker.answer_with(COMMIT_API, 0, 1)
-        rig.broker.answer_with(COMMIT_API, ILLEGAL_GENERATION, 2)
+        rig.broker.answer_with(COMMIT_API, UNKNOWN_MEMBER_ID, 2)
         # So that a string which was stored is known again.
         with pytest.raises(OutcomeUnknownError):
             await member.consumer.commit(wanted, member.generation)

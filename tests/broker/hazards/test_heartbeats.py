@@ -11,11 +11,11 @@ from aiokafka.errors import GroupAuthorizationFailedError
 from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import Rig, until
 from tests.broker.hazards.naive import consuming
-from tests.broker.hazards.test_codes import NOT_ALLOWED, counting, produce
+from tests.broker.hazards.test_codes import counting, produce
 from tests.broker.members import PATIENCE_S
 
 HEARTBEAT = 12
-CODE, NAME = NOT_ALLOWED
+CODE, NAME = 30, "GROUP_AUTHORIZATION_FAILED"
 
 
 async def test_h21_naive_consumer_raises_the_same_error_for_ever(rig: Rig, group: str) -> None:

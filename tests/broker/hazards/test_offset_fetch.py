@@ -20,6 +20,7 @@ from reactive_kafka.broker.aiokafka.group_positions import (
     error_of,
     positions,
 )
+from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests
 from reactive_kafka.broker.aiokafka.offset_requests import (
     OffsetFetch,
     OffsetFetchRequest_v3,
@@ -61,15 +62,15 @@ async def partition(cluster: KafkaTestCluster) -> TopicPartition:
     return TopicPartition(topic, 0)
 
 
-def mistake_coordinator(coordinator: Any) -> None:
-    """Let a client take another node for its group's coordinator, as it does after the group has
-    moved.
-    """
-    coordinator.coordinator_id = coordinator.coordinator_id % 3 + 1
+def coordinator_of(member: Member) -> CoordinatorRequests:
+    coordinator = member.consumer.owned.coordinator  # type: ignore[attr-defined]
+    assert isinstance(coordinator, CoordinatorRequests)
+    return coordinator
 
 
-def coordinator_of(member: Member) -> Any:
-    return member.consumer.client._coordinator  # type: ignore[attr-defined]
+def another(node: int) -> int:
+    """A node that is not the group's coordinator, as after the group has moved."""
+    return node % 3 + 1
 
 
 # -- naive
@@ -88,7 +89,8 @@ async def test_h17_naive_client_takes_the_error_of_a_wrong_coordinator_for_nothi
         consumer.assign([theirs])
         await consumer.commit({theirs: OffsetAndMetadata(2, "")})
         assert await consumer.committed(theirs) == 2
-        mistake_coordinator(consumer._coordinator)
+        coordinator = consumer._coordinator
+        coordinator.coordinator_id = another(coordinator.coordinator_id)
         assert await consumer.committed(theirs) is None
     finally:
         await consumer.stop()
@@ -104,7 +106,9 @@ async def test_h17_a_wrong_coordinator_is_looked_up_again_and_the_position_is_to
     async with joined(cluster, partition.topic, group) as member:
         await member.until_assigned(1)
         await member.consumer.commit({partition: Committed(2, "two")}, member.generation)
-        mistake_coordinator(coordinator_of(member))
+        coordinator = coordinator_of(member)
+        assert coordinator.node is not None
+        coordinator.node = another(coordinator.node)
         assert await member.consumer.committed([partition]) == {partition: Committed(2, "two")}
 
 
@@ -118,7 +122,8 @@ async def test_h17_positions_wait_for_a_commit_that_is_not_on_all_replicas_yet(
     async with joined(cluster, partition.topic, group) as member, inspecting(cluster) as inspector:
         await member.until_assigned(1)
         await member.consumer.commit({partition: Committed(1)}, member.generation)
-        coordinator = coordinator_of(member).coordinator_id
+        coordinator = coordinator_of(member).node
+        assert coordinator is not None
         # The member's waits behind its commit.
         stranger = inspector.client._client  # type: ignore[attr-defined]
         three.freeze(coordinator % 3 + 1)

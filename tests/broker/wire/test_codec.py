@@ -321,7 +321,6 @@ def test_a_false_length_allocates_nothing(type_name: str, version: int) -> None:
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        (b"\x00", "None is not allowed in this version"),
         (b"\x02\xff", "codec can't decode byte"),
         (b"\xff\xff\xff\xff\x7f", "a length of more than 32 bits"),
         (b"\xff\xff\xff\xff\xff\x01", "a length of more than 32 bits"),
@@ -331,6 +330,19 @@ def test_a_false_length_allocates_nothing(type_name: str, version: int) -> None:
 def test_what_is_no_string_is_refused(content: bytes, error: str) -> None:
     with pytest.raises(MessageDecodeError, match=f"Example v1, name: .*{error}"):
         decode(message_of(WireField("name", "string", "0+")), 1, content)
+
+
+@pytest.mark.parametrize(("type_name", "empty"), [("string", ""), ("bytes", b"")])
+@pytest.mark.parametrize("version", [0, 1])
+def test_none_where_it_is_not_allowed_is_read_as_empty(
+    type_name: str, empty: object, version: int
+) -> None:
+    """The embedded broker answers a refused JoinGroup and SyncGroup so."""
+    message = message_of(WireField("field", type_name, "0+"))
+    none = (
+        b"\x00\x00" if version else (b"\xff\xff" if type_name == "string" else b"\xff\xff\xff\xff")
+    )
+    assert decode(message, version, none) == {"field": empty}
 
 
 def test_a_negative_length_is_refused() -> None:

@@ -88,9 +88,6 @@ class RecordPoller:
                 await self._waiter
                 if fetcher._records:
                     break
-        except kafka_errors.KafkaError:
-            # All waiters get this error. The coordinator keeps it, and the next poll raises it.
-            pass
         finally:
             timer.cancel()
             self._waiter = None
@@ -98,10 +95,6 @@ class RecordPoller:
     async def _take(self, budgets: Mapping[TopicPartition, int], most: int | None) -> Poll:
         poll = Poll()
         client = self._owned.client
-        # During a rebalance getmany would wait for the end of it, without a deadline (H13).
-        if client._subscription.reassignment_in_progress:
-            self.responses.clear()
-            return poll
         responses = self.responses
         fetcher = client._fetcher
         fetched = fetcher._records

@@ -35,18 +35,20 @@ class ListenerCalls:
         member: The rules.
         reader: Fetches what the member owns.
         note_change: Is called after each change of what the member owns, or may do next.
-
-    Attributes:
-        is_calling: True while the listener is being called.
+        prepare: Is awaited before the next step is asked for.
     """
 
     def __init__(
-        self, member: SteppingMember, reader: PartitionReader, note_change: Callable[[], None]
+        self,
+        member: SteppingMember,
+        reader: PartitionReader,
+        note_change: Callable[[], None],
+        prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self.is_calling = False
         self._member = member
         self._reader = reader
         self._note_change = note_change
+        self._prepare = prepare
         self._may_have_step = asyncio.Event()
         self._raised: Exception | None = None
 
@@ -68,6 +70,8 @@ class ListenerCalls:
         while True:
             await self._may_have_step.wait()
             self._may_have_step.clear()
+            if self._prepare is not None:
+                await self._prepare()
             while (step := self._member.next_step()) is not None:
                 await self._carry_out(step, listener)
 
@@ -93,11 +97,8 @@ class ListenerCalls:
 
     async def _call(self, call: Callable[[], Awaitable[None]]) -> None:
         """Call the listener, and keep what it raises for the next poll."""
-        self.is_calling = True
         try:
             await call()
         except Exception as error:
             self._raised = error
             self._reader.wake()
-        finally:
-            self.is_calling = False

@@ -86,6 +86,6 @@ def meaning_of(request: ClassicRequest, code: int) -> ClassicAnswer:
 
 def describe_refusal(code: int) -> str:
     """Return the text of a refusal, for the operator."""
-    text = f"the group refuses this member: {error_code(code).name} ([Error {code}])"
+    text = f"the group refuses this member: [Error {code}] {error_code(code).name}"
     remedy = REMEDIES.get(code)
     return text if remedy is None else f"{text}: {remedy}"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from functools import partial
 from math import inf
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import RebalanceListener
@@ -22,22 +22,27 @@ from reactive_kafka.broker.consumer.membership.classic_group.member_rules import
     ClassicGroupMember,
     leave_values,
 )
-from reactive_kafka.broker.consumer.membership.group_parts import PartitionReader
+from reactive_kafka.broker.consumer.membership.group_parts import (
+    CommitIdentity,
+    GroupRequests,
+    PartitionReader,
+    TopicView,
+)
 from reactive_kafka.broker.consumer.membership.listener_calls import ListenerCalls
+from reactive_kafka.broker.consumer.membership.owned_since import OwnedSince
 from reactive_kafka.broker.wire.definitions import (
     HEARTBEAT,
     JOIN_GROUP,
     LEAVE_GROUP,
     SYNC_GROUP,
 )
-from reactive_kafka.broker.wire.schema import Api
+from reactive_kafka.broker.wire.errors import MessageDecodeError
 from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,
     FencedError,
     TransientBrokerError,
 )
-from reactive_kafka.records import TopicPartition
 
 WAITS = Backoff(0.1, 2.0)
 """Between requests that are refused or not answered."""
@@ -56,52 +61,6 @@ APIS = {
 }
 
 
-class TopicView(NamedTuple):
-    """What the leader needs to know of topics."""
-
-    # Topic -> its partitions in ascending order. Topics that do not exist are missing.
-    partitions: Mapping[str, Sequence[int]]
-    # Partition -> racks of its replicas. Empty if the brokers are in no racks.
-    replica_racks: Mapping[TopicPartition, frozenset[str]]
-
-
-class ClassicGroupRequests(Protocol):
-    """Sends requests to the coordinator of one group, and asks for topics."""
-
-    async def ask(
-        self,
-        api: Api,
-        values: Mapping[str, Any] | Callable[[int], Mapping[str, Any]],
-        *,
-        deadline_s: float,
-    ) -> Mapping[str, Any]:
-        """Send one request in one attempt, and return the values of its answer.
-
-        A broker answers the requests of a connection one after the other, and a JoinGroup waits
-        until all members have joined. So it needs another connection than commits.
-
-        Args:
-            api: From ``broker.wire.definitions``.
-            values: The fields of the request, or a function that makes them for a version.
-            deadline_s: How long to wait for the answer.
-
-        Raises:
-            TransientBrokerError: No coordinator is known, or it has not answered in time.
-            FatalBrokerError: The coordinator does not have this API, or is too old for one of the
-                values, or refuses the login.
-        """
-
-    def coordinator_moved(self) -> None:
-        """Look for the coordinator again before the next request."""
-
-    async def look_up(self, topics: Collection[str]) -> TopicView:
-        """Return the partitions of these topics, as a broker knows them now.
-
-        Raises:
-            BrokerError: No broker has answered.
-        """
-
-
 class ClassicGroupMembership:
     """The tasks of one member: one sends requests, the other one calls the listener.
 
@@ -117,7 +76,7 @@ class ClassicGroupMembership:
     def __init__(
         self,
         member: ClassicGroupMember,
-        requests: ClassicGroupRequests,
+        requests: GroupRequests,
         reader: PartitionReader,
         max_poll_interval_s: float,
     ) -> None:
@@ -130,6 +89,7 @@ class ClassicGroupMembership:
         self._calls = ListenerCalls(member, reader, self._send_now.set)
         self._tasks: list[asyncio.Task[None]] = []
         self._polled_at = inf
+        self._started_at = inf
         # When the leader looks at the topics of the group next.
         self._look_at = -inf
         # What the next poll raises, once.
@@ -140,6 +100,7 @@ class ClassicGroupMembership:
     def start(self, listener: RebalanceListener, topics: Collection[str]) -> None:
         """Join the group. The listener is called when the group has assigned partitions."""
         self._polled_at = self._now()
+        self._started_at = self._now()
         self.member.subscribe(topics)
         self._tasks = [
             asyncio.create_task(self._send(), name="send group requests"),
@@ -183,24 +144,31 @@ class ClassicGroupMembership:
 
     def session_ends_at(self) -> float:
         """Return the monotonic time at which the group may remove this member."""
-        return self.member.session_ends_at()
+        ends_at = self.member.session_ends_at()
+        if ends_at == inf:
+            # The group has accepted nothing yet.
+            return self._started_at + self.member.settings.session_timeout_ms / 1000
+        return ends_at
 
-    def is_busy(self) -> bool:
-        """True while the listener is being called."""
-        return self._calls.is_calling
+    def is_member(self) -> bool:
+        return self.member.is_member()
 
-    def refused_commit(self, member_id: str, *, is_member: bool) -> None:
+    @property
+    def owned(self) -> OwnedSince:
+        return self.member.owned
+
+    def commit_identity(self) -> CommitIdentity:
+        member = self.member
+        return CommitIdentity(member.member_id, member.generation, member.settings.instance_id)
+
+    def refused_commit(self, identity: CommitIdentity, *, is_member: bool) -> None:
         """A commit was refused because of the member's generation. A heartbeat is sent at once.
 
         It tells whether a rebalance has begun, which the member has not heard of, or whether the
         group has gone on without it. Until then the same commit may be sent again.
-
-        Args:
-            member_id: The member that the commit has named.
-            is_member: False: the group does not know that member any more.
         """
         if not is_member:
-            self.member.removed(self._now(), member_id)
+            self.member.removed(self._now(), identity.member_id)
         self.member.beat_soon()
         self._changed()
 
@@ -245,6 +213,11 @@ class ClassicGroupMembership:
             answer = await self._requests.ask(
                 APIS[request], values, deadline_s=self._deadline_s(request)
             )
+        except MessageDecodeError as error:
+            member.unreadable(self._now(), self._waits.next_s())
+            self._refuse(FatalBrokerError(str(error)))
+            self._calls.wake()
+            return
         except BrokerError as error:
             member.unanswered(self._now(), self._waits.next_s())
             if isinstance(error, FatalBrokerError):
@@ -310,7 +283,8 @@ class ClassicGroupMembership:
             return settings.rebalance_timeout_ms / 1000 + JOIN_SLACK_S
         if request is ClassicRequest.SYNC:
             return SYNC_DEADLINE_S
-        return settings.session_timeout_ms / 3000
+        # Longer than the silence after which a connection is taken for dead, a third of a session.
+        return settings.session_timeout_ms / 2000
 
     async def _say(self, leaving: Mapping[str, Any] | None) -> None:
         """Tell the group that this member leaves, if there is anything to tell."""

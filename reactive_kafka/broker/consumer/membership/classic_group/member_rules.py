@@ -245,6 +245,17 @@ class ClassicGroupMember:
         if asked is not None and self.state in _EXPECTED[asked]:
             self._again(asked, now, wait_s)
 
+    def unreadable(self, now: float, wait_s: float) -> None:
+        """Join again after *wait_s*, or send the request again: its answer cannot be read.
+
+        The coordinator would answer a SyncGroup of this generation in the same way again.
+        """
+        is_syncing = self._asked is ClassicRequest.SYNC and self.state is _S.SYNCING
+        self.unanswered(now, wait_s)
+        if is_syncing:
+            self._prepare("the answer to SyncGroup cannot be read")
+            self._try_at = now + wait_s
+
     def answered(self, answer: Mapping[str, Any], now: float, wait_s: float) -> AnswerEffect:
         """Take in the answer to the last request.
 
@@ -488,8 +499,7 @@ class ClassicGroupMember:
         if asked is ClassicRequest.JOIN:
             self._move("refuse")
         self._try_at = now + wait_s
-        interval_s = self.settings.heartbeat_interval_ms / 1000
-        self._beat_at = now + min(wait_s, interval_s)
+        self._beat_at = now + min(wait_s, self.settings.session_timeout_ms / 3000)
 
     def _remove(self, now: float, wait_s: float) -> None:
         """Lose everything. The member joins again after *wait_s*."""

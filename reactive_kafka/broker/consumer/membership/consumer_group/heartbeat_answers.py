@@ -65,6 +65,6 @@ def meaning_of(code: int) -> HeartbeatAnswer:
 
 def describe_refusal(code: int, message: str | None) -> str:
     """Return the text of a refusal, for the operator."""
-    text = f"the group refuses this member: {error_code(code).name} ([Error {code}])"
+    text = f"the group refuses this member: [Error {code}] {error_code(code).name}"
     parts = [text, *(part for part in (message, REMEDIES.get(code)) if part)]
     return ": ".join(parts)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from math import inf
 from typing import Any
 
@@ -19,12 +18,13 @@ from reactive_kafka.broker.consumer.membership.consumer_group.member import Cons
 from reactive_kafka.broker.consumer.membership.consumer_group.member_states import (
     ConsumerMemberState,
 )
-from reactive_kafka.broker.consumer.membership.group_parts import GroupRequests, PartitionReader
-from reactive_kafka.broker.consumer.membership.rebalance_steps import (
-    AssignStep,
-    LoseStep,
-    RebalanceStep,
+from reactive_kafka.broker.consumer.membership.group_parts import (
+    CommitIdentity,
+    GroupRequests,
+    PartitionReader,
 )
+from reactive_kafka.broker.consumer.membership.listener_calls import ListenerCalls
+from reactive_kafka.broker.consumer.membership.owned_since import OwnedSince
 from reactive_kafka.broker.wire.definitions import CONSUMER_GROUP_HEARTBEAT
 from reactive_kafka.errors import (
     BrokerError,
@@ -65,25 +65,23 @@ class ConsumerGroupMembership:
         self._max_poll_interval_s = max_poll_interval_s
         self._waits = Waits(WAITS)
         self._beat_now = asyncio.Event()
-        self._may_have_step = asyncio.Event()
+        self._calls = ListenerCalls(member, reader, self._beat_now.set, self._learn_names)
         self._tasks: list[asyncio.Task[None]] = []
-        self._is_in_listener = False
         self._polled_at = inf
-        # When the last heartbeat was sent that the group has accepted.
+        # When the last heartbeat was sent that the group has accepted; at first the start.
         self._accepted_at = inf
-        # What the listener has raised, for the next poll.
-        self._raised: Exception | None = None
         # What the group refuses. It is raised by each poll until the group accepts a heartbeat.
         self._refusal: BrokerError | None = None
 
     def start(self, listener: RebalanceListener, topics: Collection[str]) -> None:
         """Join the group. The listener is called when the group has assigned partitions."""
         self._polled_at = self._now()
+        self._accepted_at = self._now()
         self.member.subscribe(topics)
-        self._may_have_step.set()
+        self._calls.wake()
         self._tasks = [
             asyncio.create_task(self._beat(), name="send heartbeats"),
-            asyncio.create_task(self._rebalance(listener), name="pass on rebalances"),
+            asyncio.create_task(self._calls.run(listener), name="pass on rebalances"),
         ]
 
     def subscribe(self, topics: Collection[str]) -> None:
@@ -107,8 +105,7 @@ class ConsumerGroupMembership:
             FatalBrokerError: The group refuses the member. The heartbeats are tried again.
             TransientBrokerError: One of the tasks has ended, which makes the client useless.
         """
-        raised = self._raised
-        self._raised = None
+        raised = self._calls.take_error()
         if raised is not None:
             raise raised
         for task in self._tasks:
@@ -121,21 +118,24 @@ class ConsumerGroupMembership:
         """Return the monotonic time at which the group may remove this member."""
         return self._accepted_at + SESSION_S
 
-    def is_busy(self) -> bool:
-        """True while the listener is being called."""
-        return self._is_in_listener
+    def is_member(self) -> bool:
+        return self.member.is_member()
 
-    def refused_commit(self, *, is_member: bool) -> None:
-        """A commit was refused because of the member's epoch: ask for the current one at once.
+    @property
+    def owned(self) -> OwnedSince:
+        return self.member.owned
 
-        Args:
-            is_member: False: the group does not know the member any more.
-        """
+    def commit_identity(self) -> CommitIdentity:
+        settings = self.member.settings
+        epoch = self.member.epoch
+        return CommitIdentity(settings.member_id, epoch, settings.instance_id, is_epoch=True)
+
+    def refused_commit(self, identity: CommitIdentity, *, is_member: bool) -> None:
+        """A commit was refused because of the member's epoch: ask for the current one at once."""
         if not is_member:
             self.member.removed(self._now(), 0.0)
-            self._may_have_step.set()
         self.member.beat_soon()
-        self._beat_now.set()
+        self._changed()
 
     async def close(self, caller: asyncio.Task[Any] | None) -> None:
         """End the tasks, without the *caller*, and leave the group. Calls no listener.
@@ -178,7 +178,7 @@ class ConsumerGroupMembership:
                     self._refuse(error)
                 continue
             self._take(answer, sent_at)
-            self._may_have_step.set()
+            self._calls.wake()
 
     def _take(self, answer: Any, sent_at: float) -> None:
         """Take in an answer."""
@@ -211,39 +211,13 @@ class ConsumerGroupMembership:
     async def _leave_overdue(self) -> None:
         """Leave, because nobody polls: other members handle the partitions meanwhile."""
         last = self.member.overdue()
-        self._may_have_step.set()
+        self._calls.wake()
         if last is not None:
             try:
                 await self._requests.ask(CONSUMER_GROUP_HEARTBEAT, last)
             except BrokerError:
                 # The group removes the member when its session is over.
                 pass
-
-    async def _rebalance(self, listener: RebalanceListener) -> None:
-        while True:
-            await self._may_have_step.wait()
-            self._may_have_step.clear()
-            await self._learn_names()
-            while (step := self.member.next_step()) is not None:
-                await self._carry_out(step, listener)
-                self._beat_now.set()
-
-    async def _carry_out(self, step: RebalanceStep, listener: RebalanceListener) -> None:
-        if isinstance(step, AssignStep):
-            self.member.begin(step)
-            self._reader.hold(step.partitions)
-            self._beat_now.set()
-            with self._calling_listener():
-                await listener.on_assigned(step.partitions, self.member.owned.generation)
-            return
-        self._reader.stop_reading(step.partitions)
-        try:
-            if step.partitions or not isinstance(step, LoseStep):
-                with self._calling_listener():
-                    await listener.on_revoked(step.partitions)
-        finally:
-            self._reader.release(step.partitions)
-            self.member.done(step)
 
     async def _learn_names(self) -> None:
         """Ask for the names of topics that are new in the target.
@@ -280,21 +254,14 @@ class ConsumerGroupMembership:
     def _is_overdue(self) -> bool:
         return self._now() >= self._polled_at + self._max_poll_interval_s
 
+    def _changed(self) -> None:
+        """Let both tasks look whether they have something to do."""
+        self._beat_now.set()
+        self._calls.wake()
+
     def _refuse(self, error: BrokerError) -> None:
         self._refusal = error
         self._reader.wake()
-
-    @contextmanager
-    def _calling_listener(self) -> Iterator[None]:
-        """Keep what the listener raises for the next poll."""
-        self._is_in_listener = True
-        try:
-            yield
-        except Exception as error:
-            self._raised = error
-            self._reader.wake()
-        finally:
-            self._is_in_listener = False
 
     @staticmethod
     def _now() -> float:
