@@ -5,15 +5,21 @@ leader.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
-from typing import Any
-
-from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 from benchmarks.growth.model import least_ms
 from reactive_kafka import TopicPartition
 from reactive_kafka.broker.aiokafka.offset_requests import commit_request
+from reactive_kafka.broker.consumer.membership.classic_group.assignors.assignor import (
+    MemberSubscription,
+    Shares,
+)
+from reactive_kafka.broker.consumer.membership.classic_group.assignors.range_assignor import (
+    RangeAssignor,
+)
+from reactive_kafka.broker.consumer.membership.classic_group.subscription_codec import (
+    encode_assignment,
+)
+from reactive_kafka.broker.consumer.membership.group_parts import CommitIdentity
 from reactive_kafka.commit.commit_engine import CommitEngine
 from reactive_kafka.commit.strategy import ThrottledCommits
 from reactive_kafka.partitions.table import PartitionTable
@@ -33,7 +39,7 @@ def _names(count: int) -> list[TopicPartition]:
 
 def _encoded(offsets: Mapping[TopicPartition, Committed]) -> bytes:
     """A commit of these as it is sent."""
-    request = commit_request(GROUP, (MEMBER, 7), offsets)
+    request = commit_request(GROUP, CommitIdentity(MEMBER, 7, None), offsets)
     return bytes(request.prepare({request.API_KEY: (0, COMMIT_VERSION)}).encode())
 
 
@@ -106,16 +112,16 @@ def commit_kb(partitions: int, *, metadata: int = 0) -> float:
 
 def _dealt(members: int, partitions: int) -> tuple[float, float]:
     """What the leader of a group works on a rebalance, in ms, and how much it sends, in KB."""
-    cluster = SimpleNamespace(partitions_for_topic=lambda topic: set(range(partitions)))
-    subscribed = ConsumerProtocolMemberMetadata(0, ["orders-of-the-shop"], b"")
+    subscribed = MemberSubscription(frozenset({GROUP}))
     group = {f"{MEMBER}-{number}": subscribed for number in range(members)}
-    assigned: dict[str, Any] = {}
+    assigned: Shares = {}
 
     def deal() -> None:
-        assigned.update(RoundRobinPartitionAssignor.assign(cluster, group))
+        assigned.update(RangeAssignor().assign(group, {GROUP: range(partitions)}, {}))
 
     ms = least_ms(deal)
-    return ms, sum(len(name) + len(share.encode()) for name, share in assigned.items()) / 1e3
+    sizes = [len(name) + len(encode_assignment(share)) for name, share in assigned.items()]
+    return ms, sum(sizes) / 1e3
 
 
 def deal_ms(partitions: int) -> float:

@@ -31,15 +31,18 @@ class PacedCoordinatorLookups:
         self._look_up = client.coordinator_lookup
         self._waits = Waits(BACKOFF)
         self._next_at = 0.0
+        self._turn = asyncio.Lock()
         client.coordinator_lookup = self._looked_up
 
     async def _looked_up(self, kind: Any, key: str) -> Any:
         if time.monotonic() >= self._next_at + QUIET_S:
             self._waits.progressed()
         # Only a lookup that is made moves the next one. Whoever gives up waiting holds up nobody.
-        while (wait_s := self._next_at - time.monotonic()) > 0:
-            await asyncio.sleep(wait_s)
-        self._next_at = time.monotonic() + self._waits.next_s()
+        async with self._turn:
+            wait_s = self._next_at - time.monotonic()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            self._next_at = time.monotonic() + self._waits.next_s()
         return await self._look_up(kind, key)
 
 
