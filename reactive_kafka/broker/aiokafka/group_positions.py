@@ -175,8 +175,17 @@ async def commit_in(
 
 
 def _identity(owned: OwnedPartitions) -> CommitIdentity:
-    """Return in whose name a commit is sent now."""
-    return NOBODY if owned.group is None else owned.group.commit_identity()
+    """Return in whose name a commit is sent now.
+
+    Raises:
+        NotOwnerError: The group has removed the member, which may still have to give up partitions.
+            It has no member id then, and a commit in nobody's name could be accepted.
+    """
+    if owned.group is None:
+        return NOBODY
+    if not owned.group.is_member():
+        raise NotOwnerError("the group has removed this member")
+    return owned.group.commit_identity()
 
 
 async def _until_coordinator_free(coordinator: CoordinatorRequests, what: str) -> None:

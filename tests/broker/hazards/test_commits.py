@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from aiokafka.protocol.group import LeaveGroupRequest
 from aiokafka.structs import OffsetAndMetadata
 from hypothesis import given
 from hypothesis import strategies as st
@@ -139,6 +140,37 @@ async def test_h4_of_neither_generation_a_foreign_partition_can_be_committed(
                 with pytest.raises(NotOwnerError):
                     await one.consumer.commit({foreign: Committed(3)}, generation)
             assert await stored(cluster, group, foreign) == 10
+
+
+@pytest.mark.kafka
+async def test_h4_a_member_that_the_group_has_removed_commits_nothing_while_it_gives_up(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    """It has no member id any more. A commit without one is taken from anybody while a group has no
+    members.
+    """
+    topic = await cluster.create_topic(1)
+    partition = TopicPartition(topic, 0)
+    async with joined(cluster, topic, group) as member:
+        await member.until_assigned(1)
+        refused: list[BrokerError | None] = []
+
+        async def commit() -> None:
+            try:
+                await member.consumer.commit({partition: Committed(1)}, member.generation)
+            except BrokerError as error:
+                refused.append(error)
+            else:
+                refused.append(None)
+
+        member.while_revoked = commit
+        consumer: Any = member.consumer
+        leaving = LeaveGroupRequest(group, consumer.owned.group.member.member_id)
+        # Somebody else says so.
+        await consumer.client._client.send(consumer.owned.coordinator.node, leaving)
+        await until(lambda: refused, "it is told that its partition is lost")
+        assert isinstance(refused[0], NotOwnerError)
+        assert await member.consumer.committed([partition]) == {partition: None}
 
 
 async def test_h4_a_refused_commit_is_one_request_and_not_tried_again(rig: Rig, group: str) -> None:
