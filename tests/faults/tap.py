@@ -8,11 +8,10 @@ import struct
 import time
 from collections.abc import Callable
 
+from reactive_kafka.broker.wire.codec import decode, decode_first
+from reactive_kafka.broker.wire.definitions import OFFSET_COMMIT, REQUEST_HEADER
+from reactive_kafka.broker.wire.schema import versions_of
 from tests.faults.owners import Asked
-
-OFFSET_COMMIT = 8
-# With a member and a retention time, and without compact fields.
-VERSIONS = range(2, 5)
 
 
 class CommitTap:
@@ -40,19 +39,24 @@ class CommitTap:
         return take
 
     def _request(self, request: bytes) -> None:
-        """Source: RequestHeader.json (version 1) and OffsetCommitRequest.json of Kafka."""
         key, version = struct.unpack_from(">hh", request)
-        if key != OFFSET_COMMIT:
+        if key != OFFSET_COMMIT.key:
             return
-        assert version in VERSIONS, f"a commit of version {version} was never read here"
-        t, words = time.time(), Words(request, 8)
-        client, _ = words.text(), words.text()
-        generation, _, _ = words.number(">i"), words.text(), words.number(">q")
-        for _ in range(words.number(">i")):
-            topic = words.text()
-            for _ in range(words.number(">i")):
-                partition, offset, _ = words.number(">i"), words.number(">q"), words.text()
-                self.asked.append(Asked(t, client, generation, (topic, partition), offset))
+        t = time.time()
+        is_flexible = version in versions_of(OFFSET_COMMIT.request.flexible)
+        header, length = decode_first(REQUEST_HEADER, 2 if is_flexible else 1, request)
+        commit = decode(OFFSET_COMMIT.request, version, request[length:])
+        for topic in commit["topics"]:
+            for row in topic["partitions"]:
+                self.asked.append(
+                    Asked(
+                        t,
+                        header["client_id"],
+                        commit["generation_id_or_member_epoch"],
+                        (topic["name"], row["partition_index"]),
+                        row["committed_offset"],
+                    )
+                )
 
 
 class Words:

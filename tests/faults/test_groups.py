@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
-from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
 
 from reactive_kafka.broker.jars import KafkaUnavailableError
@@ -94,10 +94,10 @@ async def test_a_foreign_protocol_in_the_group_is_named_and_work_begins_when_it_
     foreign = new_topic()
     await create_topic(cluster.bootstrap_servers, foreign, 2)
     async with playing(cluster.bootstrap_servers, tmp_path) as scenario:
-        async with foreigner(cluster, foreign, scenario.topic, RangePartitionAssignor):
+        async with foreigner(cluster, foreign, scenario.topic, StickyPartitionAssignor):
             life = member(scenario, "service").start()
             await life.probe_shows("/health/live", 200, 20)
-            await life.says("InconsistentGroupProtocol", 20)
+            await life.says("INCONSISTENT_GROUP_PROTOCOL", 20)
             assert (await life.health("/health/live"))[0] == 200
         async with scenario.load.flowing(100):
             await works(scenario, life)
