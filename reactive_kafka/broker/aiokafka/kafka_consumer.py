@@ -179,11 +179,9 @@ class AiokafkaConsumer(KafkaQueries):
                 classic_member, requests, self._reader, max_poll_interval_s
             )
         self.owned.group = group
-        topics = list(self._subscription.topics)
-        if isinstance(self._subscription, Pattern):
-            client._client.cluster.add_listener(self._find_topics)
-            topics = self._matching(client._client.cluster)
-        group.start(listener, topics)
+        cluster = client._client.cluster
+        group.start(listener, self._topics_to_read(cluster))
+        cluster.add_listener(self._metadata_changed)
 
     async def _protocol_of(self, client: aiokafka.AIOKafkaConsumer) -> str:
         """Return the protocol with which the group is joined.
@@ -223,13 +221,20 @@ class AiokafkaConsumer(KafkaQueries):
             rack=properties.get("client_rack") or None,
         )
 
-    def _find_topics(self, cluster: Any) -> None:
-        """Subscribe to the topics that match the pattern now."""
-        if self.owned.group is not None:
-            self.owned.group.subscribe(self._matching(cluster))
+    def _metadata_changed(self, cluster: Any) -> None:
+        """Subscribe to the topics that match a pattern now, and tell which partitions there are."""
+        group = self.owned.group
+        if group is None:
+            return
+        topics = self._topics_to_read(cluster)
+        group.subscribe(topics)
+        known = {topic: cluster.partitions_for_topic(topic) for topic in topics}
+        group.topics_seen({topic: numbers for topic, numbers in known.items() if numbers})
 
-    def _matching(self, cluster: Any) -> list[str]:
-        return [topic for topic in cluster.topics() if self._subscription.reads(topic)]
+    def _topics_to_read(self, cluster: Any) -> list[str]:
+        if isinstance(self._subscription, Pattern):
+            return [topic for topic in cluster.topics() if self._subscription.reads(topic)]
+        return list(self._subscription.topics)
 
     def _take_over_fetching(self, client: aiokafka.AIOKafkaConsumer) -> None:
         """Put our parts between aiokafka's fetcher and its connections."""

@@ -411,6 +411,17 @@ async def test_before_the_group_has_answered_the_session_lasts_from_the_start() 
         assert app.membership.session_ends_at() < now()
 
 
+async def test_news_of_a_topic_makes_the_leader_look_at_once() -> None:
+    group = ClassicGroupModel()
+    async with running(group) as app:
+        await app.until(lambda: app.owned == ALL)
+        app.membership.topics_seen({"orders": range(4)})
+        await asyncio.sleep(10.0)
+        app.requests.topics = {"orders": 6}
+        app.membership.topics_seen({"orders": range(6)})
+        await app.until(lambda: len(app.owned) == 6, 0.5)
+
+
 async def test_a_refused_commit_makes_the_member_hear_of_a_rebalance_at_once() -> None:
     group = ClassicGroupModel()
     async with running(group) as one:

@@ -79,6 +79,9 @@ def denied(
 NO_READ = "the topic 'orders-{}' may not be read: the right to describe and read it is missing"
 NO_FETCH = "TopicAuthorizationFailedError: orders-{}: a right on the topic is missing (READ"
 NO_GROUP = "GroupAuthorizationFailedError: group-{}: the right READ on the group is missing"
+REFUSED_MEMBER = (
+    "group 'group-{}' refuses this member: [Error 30] GROUP_AUTHORIZATION_FAILED: the right READ on"
+)
 NO_RIGHT = (
     "TopicAuthorizationFailedError: results-{}: a right on the topic is missing (READ, or WRITE for"
 )
@@ -96,7 +99,7 @@ NO_PRODUCE = (
         pytest.param(READ_ORDERS, (), (NO_READ,), id="topic"),
         pytest.param(READ_ORDERS, (SEE_ORDERS,), (NO_FETCH,), id="topic-read"),
         pytest.param(JOIN, (), (NO_GROUP,), id="group"),
-        pytest.param(JOIN, (SEE_GROUP,), (NO_GROUP,), id="group-read"),
+        pytest.param(JOIN, (SEE_GROUP,), (REFUSED_MEMBER,), id="group-read"),
         pytest.param(WRITE_LETTERS, (), (NO_LETTERS, NO_WRITE, NO_IDEMPOTENCE), id="letters"),
         pytest.param(
             WRITE_LETTERS, (SEE_LETTERS,), (NO_WRITE, NO_IDEMPOTENCE), id="letters-idempotent"
@@ -128,7 +131,7 @@ async def test_a_right_that_is_missing_is_named_and_may_be_granted_later(
     [
         # Its partition is taken away.
         pytest.param(READ_ORDERS, (NO_READ,), True, id="topic"),
-        pytest.param(JOIN, (NO_GROUP,), False, id="group"),
+        pytest.param(JOIN, (REFUSED_MEMBER,), False, id="group"),
         pytest.param(WRITE_LETTERS, (NO_WRITE, NO_PRODUCE), False, id="letters"),
     ],
 )
@@ -163,9 +166,9 @@ async def test_a_member_that_was_put_out_while_it_had_no_right_joins_again(
             await service.send(b"1", b"bad 2", b"3")
             await service.until_committed(3)
             rights.withdraw(JOIN)
-            await service.until_named(NO_GROUP.format(service.topic[-8:]))
+            await service.until_named(REFUSED_MEMBER.format(service.topic[-8:]))
             await service.until_put_out()
-            await service.until_named(NO_GROUP.format(service.topic[-8:]))
+            await service.until_named(REFUSED_MEMBER.format(service.topic[-8:]))
             rights.grant(JOIN)
             await service.send(b"4", b"bad 5", b"6")
             await service.until_committed(6)

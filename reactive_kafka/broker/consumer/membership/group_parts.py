@@ -38,6 +38,13 @@ class GroupMembership(Protocol):
     def subscribe(self, topics: Collection[str]) -> None:
         """Read these topics from now on."""
 
+    def topics_seen(self, partitions: Mapping[str, Collection[int]]) -> None:
+        """Note which partitions the topics of this member have, as the client has just heard.
+
+        Args:
+            partitions: Topic -> numbers of its partitions, without topics that do not exist.
+        """
+
     def note_poll(self) -> None:
         """Note that somebody polls the consumer, which proves that the application works."""
 

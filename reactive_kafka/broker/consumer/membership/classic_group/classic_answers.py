@@ -84,8 +84,8 @@ def meaning_of(request: ClassicRequest, code: int) -> ClassicAnswer:
     return ClassicAnswer.RETRY if error_code(code).is_retriable else ClassicAnswer.OPERATOR
 
 
-def describe_refusal(code: int) -> str:
+def describe_refusal(group_id: str, code: int) -> str:
     """Return the text of a refusal, for the operator."""
-    text = f"the group refuses this member: [Error {code}] {error_code(code).name}"
+    text = f"group {group_id!r} refuses this member: [Error {code}] {error_code(code).name}"
     remedy = REMEDIES.get(code)
     return text if remedy is None else f"{text}: {remedy}"

@@ -90,6 +90,7 @@ class ClassicGroupMembership:
         self._tasks: list[asyncio.Task[None]] = []
         self._polled_at = inf
         self._started_at = inf
+        self._topics_seen: Mapping[str, frozenset[int]] = {}
         # When the leader looks at the topics of the group next.
         self._look_at = -inf
         # What the next poll raises, once.
@@ -111,6 +112,14 @@ class ClassicGroupMembership:
         """Read these topics from now on."""
         self.member.subscribe(topics)
         self._changed()
+
+    def topics_seen(self, partitions: Mapping[str, Collection[int]]) -> None:
+        """Look at the topics at once if this is news. The leader looks every 30 s otherwise."""
+        seen = {topic: frozenset(numbers) for topic, numbers in partitions.items()}
+        if seen != self._topics_seen:
+            self._topics_seen = seen
+            self._look_at = -inf
+            self._send_now.set()
 
     def note_poll(self) -> None:
         """Note that somebody polls the consumer, which proves that the application works."""

@@ -294,7 +294,7 @@ class ClassicGroupMember:
         else:
             self._again(asked, now, wait_s)
             if meaning is ClassicAnswer.OPERATOR:
-                refusal = describe_refusal(code)
+                refusal = describe_refusal(self.settings.group_id, code)
         return AnswerEffect(meaning, refusal)
 
     def session_ends_at(self) -> float:

@@ -63,8 +63,8 @@ def meaning_of(code: int) -> HeartbeatAnswer:
     return HeartbeatAnswer.RETRY if error_code(code).is_retriable else HeartbeatAnswer.OPERATOR
 
 
-def describe_refusal(code: int, message: str | None) -> str:
+def describe_refusal(group_id: str, code: int, message: str | None) -> str:
     """Return the text of a refusal, for the operator."""
-    text = f"the group refuses this member: [Error {code}] {error_code(code).name}"
+    text = f"group {group_id!r} refuses this member: [Error {code}] {error_code(code).name}"
     parts = [text, *(part for part in (message, REMEDIES.get(code)) if part)]
     return ": ".join(parts)

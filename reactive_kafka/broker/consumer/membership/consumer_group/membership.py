@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from math import inf
 from typing import Any
 
@@ -88,6 +88,9 @@ class ConsumerGroupMembership:
         """Read these topics from now on."""
         self.member.subscribe(topics)
         self._beat_now.set()
+
+    def topics_seen(self, partitions: Mapping[str, Collection[int]]) -> None:
+        """Do nothing: the broker watches the topics of its groups."""
 
     def note_poll(self) -> None:
         """Note that somebody polls the consumer, which proves that the application works."""
@@ -206,7 +209,9 @@ class ConsumerGroupMembership:
                 self._requests.coordinator_moved()
             member.refused(self._now(), self._waits.next_s())
             if meaning is HeartbeatAnswer.OPERATOR:
-                self._refuse(FatalBrokerError(describe_refusal(code, answer["error_message"])))
+                group_id = member.settings.group_id
+                refusal = describe_refusal(group_id, code, answer["error_message"])
+                self._refuse(FatalBrokerError(refusal))
 
     async def _leave_overdue(self) -> None:
         """Leave, because nobody polls: other members handle the partitions meanwhile."""
