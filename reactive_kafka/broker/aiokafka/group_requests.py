@@ -12,7 +12,11 @@ from aiokafka.client import ConnectionGroup, CoordinationType
 
 from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, within
 from reactive_kafka.broker.aiokafka.error_classes import is_retriable
-from reactive_kafka.broker.consumer.membership.group_parts import TopicView
+from reactive_kafka.broker.consumer.membership.group_parts import (
+    LEAVE_DEADLINE_S,
+    LOST_LEAVE_DEADLINE_S,
+    TopicView,
+)
 from reactive_kafka.broker.error_codes import error_code
 from reactive_kafka.broker.wire.definitions import (
     API_VERSIONS,
@@ -94,6 +98,9 @@ class CoordinatorRequests:
     def coordinator_moved(self) -> None:
         """Look the coordinator up again before the next request."""
         self.node = None
+
+    def leave_deadline_s(self) -> float:
+        return LOST_LEAVE_DEADLINE_S if self.node is None else LEAVE_DEADLINE_S
 
     async def is_connected(self) -> bool:
         """Connect to the coordinator, if it is not connected. Returns False if that fails."""

@@ -25,7 +25,7 @@ from reactive_kafka.broker.consumer.membership.classic_group.member_rules import
     ClassicGroupMember,
     ClassicMemberSettings,
 )
-from reactive_kafka.broker.consumer.membership.group_parts import TopicView
+from reactive_kafka.broker.consumer.membership.group_parts import LEAVE_DEADLINE_S, TopicView
 from reactive_kafka.broker.wire.codec import encode
 from reactive_kafka.broker.wire.definitions import (
     HEARTBEAT,
@@ -103,6 +103,9 @@ class ModelClassicRequests:
 
     def coordinator_moved(self) -> None:
         self.lookups += 1
+
+    def leave_deadline_s(self) -> float:
+        return LEAVE_DEADLINE_S
 
     async def look_up(self, topics: Collection[str]) -> TopicView:
         await asyncio.sleep(0.01)

@@ -19,7 +19,7 @@ from reactive_kafka.broker.consumer.membership.consumer_group.membership import 
     WAITS,
     ConsumerGroupMembership,
 )
-from reactive_kafka.broker.consumer.membership.group_parts import TopicView
+from reactive_kafka.broker.consumer.membership.group_parts import LEAVE_DEADLINE_S, TopicView
 from reactive_kafka.broker.wire.definitions import CONSUMER_GROUP_HEARTBEAT
 from reactive_kafka.broker.wire.schema import Api
 from reactive_kafka.errors import FatalBrokerError, FencedError, TransientBrokerError
@@ -66,6 +66,9 @@ class ModelRequests:
 
     def coordinator_moved(self) -> None:
         self.lookups += 1
+
+    def leave_deadline_s(self) -> float:
+        return LEAVE_DEADLINE_S
 
     async def topic_names(self, ids: Collection[bytes]) -> Mapping[bytes, str]:
         if self.names_away:

@@ -22,6 +22,9 @@ class CommitIdentity(NamedTuple):
     is_epoch: bool = False
 
 
+LEAVE_DEADLINE_S = 2.0
+LOST_LEAVE_DEADLINE_S = 0.5
+"""While the coordinator is not known, as in an outage: a stop must not wait long for nothing."""
 NOBODY = CommitIdentity("", -1, None)
 """The identity of a commit from outside of the group."""
 
@@ -118,6 +121,9 @@ class GroupRequests(Protocol):
 
     def coordinator_moved(self) -> None:
         """Look for the coordinator again before the next request."""
+
+    def leave_deadline_s(self) -> float:
+        """Return how long a member that stops may try to tell that it leaves."""
 
     async def topic_names(self, ids: Collection[bytes]) -> Mapping[bytes, str]:
         """Return topic id -> name, for those that a broker knows.

@@ -46,7 +46,6 @@ from reactive_kafka.errors import (
 
 WAITS = Backoff(0.1, 2.0)
 """Between requests that are refused or not answered."""
-LEAVE_DEADLINE_S = 2.0
 JOIN_SLACK_S = 5.0
 """The answer to a JoinGroup may come so much later than the rebalance timeout. As in Java."""
 SYNC_DEADLINE_S = 30.0
@@ -299,11 +298,12 @@ class ClassicGroupMembership:
         """Tell the group that this member leaves, if there is anything to tell."""
         if leaving is None:
             return
+        deadline_s = self._requests.leave_deadline_s()
         asking = self._requests.ask(
-            LEAVE_GROUP, partial(leave_values, leaving), deadline_s=LEAVE_DEADLINE_S
+            LEAVE_GROUP, partial(leave_values, leaving), deadline_s=deadline_s
         )
         try:
-            async with asyncio.timeout(LEAVE_DEADLINE_S):
+            async with asyncio.timeout(deadline_s):
                 await asking
         except (BrokerError, TimeoutError):
             # The group removes the member when its session is over.

@@ -35,7 +35,6 @@ from reactive_kafka.errors import (
 
 WAITS = Backoff(0.1, 2.0)
 """Between heartbeats that are refused or not answered."""
-LEAVE_DEADLINE_S = 2.0
 SESSION_S = 45.0
 """How long the broker waits for a heartbeat: the default of group.consumer.session.timeout.ms."""
 
@@ -156,7 +155,7 @@ class ConsumerGroupMembership:
         if last is None:
             return
         try:
-            async with asyncio.timeout(LEAVE_DEADLINE_S):
+            async with asyncio.timeout(self._requests.leave_deadline_s()):
                 await self._requests.ask(CONSUMER_GROUP_HEARTBEAT, last)
         except (BrokerError, TimeoutError):
             # The group removes the member when its session is over.
