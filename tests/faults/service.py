@@ -5,7 +5,7 @@ history.
 [--blocking]``
 
 What a handler does with a record is in its payload: ``"do": "work"`` sleeps a random time and
-``"slow"`` four seconds; ``"fork"`` forks a child that sleeps for a minute, with everything that it
+``"slow"`` four seconds, ``"slower"`` eight; ``"fork"`` forks a child that sleeps for a minute, with everything that it
 was given, and ``"return"`` one that raises out of the handler; ``"eat"`` takes 60 MB of memory;
 ``"await"`` never returns, ``"swallow"`` ignores cancellation too, ``"thread"`` blocks its thread
 for ever; ``"leave"`` returns without an ack (manual).
@@ -103,6 +103,8 @@ async def work(what: str, latency_s: float) -> None:
         await asyncio.sleep(latency_s)
     elif what == "slow":
         await asyncio.sleep(4)
+    elif what == "slower":
+        await asyncio.sleep(8)
     elif what == "fork":
         if not os.fork():
             time.sleep(60)  # noqa: ASYNC251 - the child has nothing else to do

@@ -155,7 +155,7 @@ async def test_work_in_flight_is_not_repeated_where_its_partition_comes_straight
         stays = left.start()
         await stays.ready()
         for tp in scenario.partitions:
-            await scenario.load.send(tp, "slow")
+            await scenario.load.send(tp, "slower")
         await until(
             lambda: len(stays.in_flight) == 6, 10, f"all handlers are at work: {stays.tail()}"
         )
