@@ -4,11 +4,11 @@ history.
 ``python -m tests.faults.service CONFIG HISTORY [--seed N] [--latency LOW HIGH] [--ack post|manual]
 [--blocking]``
 
-What a handler does with a record is in its payload: ``"do": "work"`` sleeps a random time and
-``"slow"`` four seconds, ``"slower"`` eight; ``"fork"`` forks a child that sleeps for a minute, with everything that it
-was given, and ``"return"`` one that raises out of the handler; ``"eat"`` takes 60 MB of memory;
-``"await"`` never returns, ``"swallow"`` ignores cancellation too, ``"thread"`` blocks its thread
-for ever; ``"leave"`` returns without an ack (manual).
+What a handler does with a record is in its payload: ``"do": "work"`` sleeps a random time,
+``"slow"`` four seconds, and ``"slower"`` eight; ``"fork"`` forks a child that sleeps for a minute,
+with everything that it was given, and ``"return"`` one that raises out of the handler; ``"eat"``
+takes 60 MB of memory; ``"await"`` never returns, ``"swallow"`` ignores cancellation too,
+``"thread"`` blocks its thread for ever; ``"leave"`` returns without an ack (manual).
 """
 
 from __future__ import annotations
