@@ -25,6 +25,8 @@ from reactive_kafka.broker.wire.definitions import (
     CONSUMER_GROUP_HEARTBEAT,
     HEARTBEAT,
     JOIN_GROUP,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
     SYNC_GROUP,
 )
 
@@ -41,6 +43,9 @@ PROMPT_S = 5.0
 """How long a node may take for an answer that it has at hand, or a third of the session if that is
 less.
 """
+
+COMMIT_S = 6.0
+"""How long a coordinator may take for a commit, at least: it waits 5 s for its followers."""
 
 JOINING_KEYS = (JOIN_GROUP.key, SYNC_GROUP.key)
 """JoinGroup and SyncGroup are answered when all members are there, which may take long."""
@@ -77,6 +82,9 @@ class ConnectionDeadlines:
         prompt_s = min(third_s, PROMPT_S) + fetch_wait_s
         self._silence_s = {
             HEARTBEAT.key: third_s,
+            # A static assignment sends no heartbeats.
+            OFFSET_COMMIT.key: max(third_s, COMMIT_S),
+            OFFSET_FETCH.key: max(third_s, COMMIT_S),
             CONSUMER_GROUP_HEARTBEAT.key: third_s,
             FindCoordinatorRequest.API_KEY: prompt_s,
             MetadataRequest.API_KEY: prompt_s,
@@ -189,7 +197,7 @@ class _AnswerWatch:
         self._connection = connection
         self._request = request
         self._number = number
-        # Nobody waits for the answer any more.
+        # The caller has given up.
         self._outlives = False
         self._waits_s = waits_s
         self._silence_s = silence_s
@@ -216,7 +224,7 @@ class _AnswerWatch:
             self._timer.cancel()
 
     def outlive_caller(self) -> None:
-        """Go on until the request is answered: whoever has sent it does not wait any more."""
+        """Go on until the request is answered, although the caller has given up."""
         self._outlives = True
 
     def _look_later(self, more_s: float = 0.0) -> None:

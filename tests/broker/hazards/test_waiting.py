@@ -8,21 +8,20 @@ import asyncio
 import time
 from typing import Any
 
+import pytest
+
+from reactive_kafka import Committed, TopicPartition
+from reactive_kafka.errors import OutcomeUnknownError
 from reactive_kafka.events import SessionOver, SessionUp
 from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import Rig, until
 from tests.broker.hazards.naive import consuming
-from tests.broker.members import Member, fill, joined
+from tests.broker.hazards.test_commit_turns import connection
+from tests.broker.members import fill, joined
 
 # Of the rig.
 SESSION_S = 2.0
 WATCHED_S = 3.0
-
-
-def inside(member: Member) -> Any:
-    """aiokafka's consumer."""
-    consumer: Any = member.consumer
-    return consumer._client
 
 
 async def test_h20_naive_an_unanswered_request_is_waited_for_beyond_the_session(
@@ -65,6 +64,25 @@ async def test_h20_a_connection_that_says_nothing_is_given_up_within_the_session
             lambda: member.consumer.session_ends_at() > time.monotonic() + SESSION_S / 2,
             "it is heard again",
         )
+
+
+async def test_h20_a_dead_connection_is_given_up_though_its_callers_give_up_sooner(
+    rig: Rig, group: str
+) -> None:
+    """Row B9 of the faults. A static assignment sends no heartbeats, only commits."""
+    partition = TopicPartition(await rig.create_topic(1), 0)
+    # A third of it is longer than the deadline of a commit.
+    properties = {"session_timeout_ms": 18_000}
+    async with joined(rig, None, group, partitions=[partition], properties=properties) as member:
+        await member.until_assigned(1)
+        await member.consumer.commit({partition: Committed(1)}, member.generation)
+        used = connection(member)
+        rig.proxy.hold()
+        with pytest.raises(OutcomeUnknownError, match="no answer within 5 s"):
+            await member.consumer.commit({partition: Committed(2)}, member.generation)
+        assert used.connected()
+        await until(lambda: not used.connected(), "the connection is given up", 5)
+        rig.proxy.release()
 
 
 async def test_h20_a_slow_answer_is_no_silence(rig: Rig, group: str) -> None:
