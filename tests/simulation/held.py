@@ -29,9 +29,10 @@ OTHERS = (
     "reactive_kafka.observe.logs",
     "reactive_kafka.observe.events",
     "reactive_kafka.observe.recent_events",
+    "reactive_kafka.observe.record_pasts",
 )
-"""Where the application ends: the broker, the store, those who watch it; and its log and its last
-events, which have bounds of their own.
+"""Where the application ends: the broker, the store, those who watch it; and its log, its last
+events, and what it remembers of records, which have bounds of their own.
 """
 NOISE = 2
 COMES_AND_GOES = {
