@@ -4,6 +4,9 @@
 // There is no HTML in strings here, and the page's Content-Security-Policy forbids it.
 
 export const MOST_ROWS = 50
+// A table with more rows than this is drawn every other second, which halves the work of the browser.
+const MANY_ROWS = 300
+const MANY_ROWS_MS = 1900
 const SVG = "http://www.w3.org/2000/svg"
 
 // -- words for numbers, as in page_html.py
@@ -102,6 +105,8 @@ export class Table {
     this.rows = new Map()
     this.showsAll = false
     this.items = []
+    // Before this time a table of many rows is not drawn again.
+    this.drawAt = 0
     // The element in this table that has the focus. A keyboard must not lose its place.
     this.focused = null
     this.node = element("section")
@@ -120,6 +125,7 @@ export class Table {
     scroll.append(table)
     this.more = button("", "", () => {
       this.showsAll = !this.showsAll
+      this.drawAt = 0
       this.update(this.items)
     })
     this.node.append(scroll, this.more)
@@ -127,6 +133,11 @@ export class Table {
 
   update(items) {
     this.items = items
+    if (this.showsAll && items.length > MANY_ROWS) {
+      const now = performance.now()
+      if (now < this.drawAt) return
+      this.drawAt = now + MANY_ROWS_MS
+    }
     const shown = this.showsAll ? items : items.slice(0, MOST_ROWS)
     this.node.hidden = !items.length
     this.more.hidden = items.length <= MOST_ROWS
