@@ -44,7 +44,7 @@ class Look:
     recent: RecentEvents
     # The channels whose partitions and history are shown. None: those of all channels.
     selected: Collection[str] | None = None
-    # There is a token, so that POST acts.
+    # Whether a token is configured. Without one, no action is possible.
     can_act: bool = False
     # (direction, channel) -> status of its check. A channel without a check is missing.
     statuses: Mapping[tuple[str, str], Status] = field(init=False)

@@ -103,7 +103,7 @@ class OperationAttributes:
         self._all: Attributes = own
 
     def all(self) -> Attributes:
-        """Return the attributes, with what is known of the cluster by now."""
+        """Return the attributes, with those of the cluster that are known so far."""
         cluster = self.cluster
         if cluster is not None and self._of_cluster is not cluster.attributes:
             self._of_cluster = cluster.attributes

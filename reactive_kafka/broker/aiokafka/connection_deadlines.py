@@ -49,8 +49,10 @@ COMMIT_S = 6.0
 
 JOINING_KEYS = (JOIN_GROUP.key, SYNC_GROUP.key)
 """JoinGroup and SyncGroup are answered when all members are there, which may take long."""
-JOIN_SLACK_S = 10.0
-"""How much longer than the rebalance timeout these may take."""
+CONNECTION_SLACK_S = 10.0
+"""How much longer than the rebalance timeout a connection waits for them. The member itself gives
+up sooner.
+"""
 
 
 class ConnectionDeadlines:
@@ -94,7 +96,7 @@ class ConnectionDeadlines:
         }
         self._follows_leaders = follows_leaders
         self._request_timeout_s = client._request_timeout_ms / 1000
-        self._joining_timeout_s = max(self._request_timeout_s, rebalance_s + JOIN_SLACK_S)
+        self._joining_timeout_s = max(self._request_timeout_s, rebalance_s + CONNECTION_SLACK_S)
         # The client's own timeout is used for connecting only. Requests have their own.
         client._request_timeout_ms = 1000 * min(self._request_timeout_s, third_s, CONNECT_S)
         PacedConnections(client, min(5.0, session_s / 6), self._watch_connection)
@@ -144,6 +146,7 @@ class ConnectionDeadlines:
             watch.outlive_caller()
             raise
         except BaseException:
+            # The request has ended with an error: nothing is left to watch.
             watch.cancel()
             raise
         watch.cancel()

@@ -33,7 +33,7 @@ INSTANCE_ID_SINCE = 7
 def commit_request(
     group_id: str, identity: CommitIdentity, offsets: Mapping[TopicPartition, Committed]
 ) -> wire_requests.Request:
-    """Return a commit in somebody's name."""
+    """Return the request that commits *offsets* for the member that *identity* names."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for (topic, number), position in offsets.items():
         topics.setdefault(topic, []).append(

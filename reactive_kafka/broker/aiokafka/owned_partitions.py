@@ -38,7 +38,7 @@ class OwnedPartitions:
         # The membership in the group; None: the consumer has chosen its partitions itself, or has
         # not started.
         self.group: GroupMembership | None = None
-        # The coordinator of the group, also of one that is not joined; None: there is no group.
+        # Reaches the coordinator of the group. A static assignment may commit to a group, too.
         self.coordinator: CoordinatorRequests | None = None
         self._consumer = consumer
         # aiokafka's Assignment.

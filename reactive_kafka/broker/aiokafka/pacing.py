@@ -37,7 +37,7 @@ class PacedCoordinatorLookups:
     async def _looked_up(self, kind: Any, key: str) -> Any:
         if time.monotonic() >= self._next_at + QUIET_S:
             self._waits.progressed()
-        # Only a lookup that is made moves the next one. Whoever gives up waiting holds up nobody.
+        # The next lookup is delayed only by one that is made, not by a caller that has given up.
         async with self._turn:
             wait_s = self._next_at - time.monotonic()
             if wait_s > 0:

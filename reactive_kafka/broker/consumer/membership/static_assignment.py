@@ -1,4 +1,4 @@
-"""Partitions that a consumer has chosen itself: nobody takes them away."""
+"""Partitions that a consumer has chosen itself, and keeps until it stops."""
 
 from __future__ import annotations
 
