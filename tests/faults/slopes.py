@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from tests.faults.checker import Violation
@@ -86,9 +87,19 @@ def slope(points: Sequence[Point]) -> float:
 
 
 def series(samples: Iterable[Sample], tasks: Iterable[tuple[str, float, int]]) -> Series:
-    """What was sampled, and how many tasks each process had at which time."""
+    """What was sampled, and how many tasks each process had at which time.
+
+    A process counts from when it first tells its tasks. Before that it starts: it loads its modules,
+    which takes seconds on a busy machine, and grows by all that they take.
+    """
+    tasks = list(tasks)
+    started: dict[str, float] = {}
+    for process, t, _ in tasks:
+        started[process] = min(t, started.get(process, t))
     made: dict[tuple[str, str], list[Point]] = defaultdict(list)
     for sample in samples:
+        if sample.t < started.get(sample.process, inf):
+            continue
         for what in ("memory_mb", "threads", "descriptors", "sockets"):
             made[sample.process, what].append(Point(sample.t, getattr(sample, what)))
     for process, t, count in tasks:

@@ -53,6 +53,17 @@ def test_tasks_that_are_left_behind_are_found() -> None:
     assert len(found(samples(), tasks=14)) == 1
 
 
+def test_a_process_that_starts_loads_its_modules_and_leaks_nothing() -> None:
+    taken = [
+        sample._replace(memory_mb=sample.t / 10) if sample.t < 600 else sample
+        for sample in samples()
+    ]
+    counted = [(sample.process, sample.t, 30) for sample in taken if sample.t >= 600]
+    assert list(growing(series(taken, counted), 0, 3600, GROWTHS)) == []
+    always = [(sample.process, sample.t, 30) for sample in taken]
+    assert len(list(growing(series(taken, always), 0, 3600, GROWTHS))) == 1
+
+
 def test_what_had_grown_before_the_window_is_no_leak() -> None:
     jump = [sample._replace(memory_mb=90) if sample.t > 600 else sample for sample in samples()]
     assert found(jump, start=1800) == []

@@ -251,7 +251,7 @@ def test_uvicorn_stops_it_in_order_at_a_signal(tmp_path: Path) -> None:
         with running(
             *command, cwd=tmp_path, env={"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
         ) as server:
-            server.wait_for(lambda: "Application startup complete" in server.err, "it serves")
+            server.wait_for(lambda: "Uvicorn running on" in server.err, "it serves")
             assert httpx.post(f"http://127.0.0.1:{port}/orders", timeout=30).status_code == 200
             server.wait_for(lambda: "begins" in server.out, "the handler runs")
             server.process.send_signal(signal.SIGTERM)
