@@ -21,7 +21,17 @@ PACKAGE = "reactive_kafka"
 ROOT = Path(__file__).parent.parent / PACKAGE
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("errors", "records", "clock", "backoff", "subscription", "wire", "state_table", "tasks"),
+    (
+        "errors",
+        "records",
+        "clock",
+        "backoff",
+        "installed_version",
+        "subscription",
+        "wire",
+        "state_table",
+        "tasks",
+    ),
     ("formats",),
     ("config",),
     ("broker", "observe"),

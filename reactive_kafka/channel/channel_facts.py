@@ -17,6 +17,11 @@ from reactive_kafka.tracking.poison_watch import oldest_started
 from reactive_kafka.tracking.settled_ranges import settled_above
 from reactive_kafka.tracking.tracker import OffsetTracker
 
+SET_BY_THE_BROKER = ("session_timeout_ms", "heartbeat_interval_ms")
+"""Properties that only members of the classic protocol decide on.
+
+With ``group_protocol = "auto"`` it shows only in a running group that they do nothing.
+"""
 MOST_ERRORS = 3
 """How many errors of a channel's clients are named in one reason."""
 
@@ -137,6 +142,12 @@ def _warnings(settings: IncomingSettings, session: ChannelSession, now: float) -
         yield ConsumersIdle(channel=settings.name, idle=idle, consumers=settings.consumers).text()
     for client in session.clients:
         yield from client.connection.stable.warnings(now)
+    without_effect = [name for name in SET_BY_THE_BROKER if name in settings.client]
+    if without_effect and session.clients.group_protocol == "consumer":
+        yield (
+            f"no effect of {', '.join(without_effect)}: with the group protocol 'consumer' "
+            "the broker decides"
+        )
 
 
 def _failure_strategies(settings: IncomingSettings) -> tuple[str, ...]:

@@ -123,6 +123,7 @@ def channel_data(channel: ChannelFacts, spark: Sequence[SparkFacts] = ()) -> dic
         "direction": "incoming",
         "state": channel.state,
         "reason": _joined(_reasons(channel, spark)),
+        "group_protocol": channel.protocol,
         "paused_by": [one_line(reason) for reason in channel.paused_by],
         "warnings": [one_line(warning) for warning in channel.warnings],
         "partitions": [partition_data(partition) for partition in channel.partitions],

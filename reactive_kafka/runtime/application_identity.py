@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from reactive_kafka.installed_version import installed_version
 from reactive_kafka.observe.facts import ApplicationIdentity
-
-DISTRIBUTION = "reactive-kafka"
 
 
 def identity_of(module: str, name: str | None, uptime_s: float | None) -> ApplicationIdentity:
@@ -29,7 +26,7 @@ def identity_of(module: str, name: str | None, uptime_s: float | None) -> Applic
     return ApplicationIdentity(
         name=name or module or "application",
         version=own_version if isinstance(own_version, str) else None,
-        library_version=_library_version(),
+        library_version=installed_version() or "unknown",
         host=socket.gethostname(),
         pid=os.getpid(),
         uptime_s=uptime_s,
@@ -44,12 +41,3 @@ def _program() -> str:
         return str(spec.name).removesuffix(".__main__")
     file = getattr(main, "__file__", None)
     return Path(file).stem if file else ""
-
-
-@cache
-def _library_version() -> str:
-    try:
-        return version(DISTRIBUTION)
-    except PackageNotFoundError:
-        # It runs from a folder that was not installed.
-        return "unknown"

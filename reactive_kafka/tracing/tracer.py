@@ -7,13 +7,13 @@ no record: the first one is printed to stderr.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from time import time, time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from reactive_kafka.config.tables import TracingSettings
 from reactive_kafka.errors import MissingExtraError, describe
+from reactive_kafka.installed_version import installed_version
 from reactive_kafka.observe.events.base import SafeCaller
 from reactive_kafka.observe.facts import DurationHistogram, TraceExemplar
 from reactive_kafka.records import HeaderPairs
@@ -49,7 +49,7 @@ def tracing_of(settings: TracingSettings) -> Tracing | None:
     provider = get_tracer_provider()
     if isinstance(provider, ProxyTracerProvider | NoOpTracerProvider):
         return None
-    tracer = provider.get_tracer(NAME, package_version(), schema_url=SCHEMA_URL)
+    tracer = provider.get_tracer(NAME, installed_version(), schema_url=SCHEMA_URL)
     if isinstance(tracer, NoOpTracer):
         # The SDK gives such a tracer if OTEL_SDK_DISABLED is set.
         return None
@@ -64,14 +64,6 @@ def check_tracing(settings: TracingSettings) -> None:
     """
     if settings.enabled and not is_installed():
         raise MissingExtraError("[tracing] enabled = true", "otel")
-
-
-def package_version() -> str | None:
-    """Return the version of this package; None: it runs from its sources, not installed."""
-    try:
-        return version(NAME)
-    except PackageNotFoundError:
-        return None
 
 
 def is_installed() -> bool:

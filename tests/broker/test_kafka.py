@@ -54,7 +54,11 @@ class KafkaTestCluster:
     """A real Kafka under the suite."""
 
     # A member hears of a rebalance with its next heartbeat.
-    properties: Mapping[str, object] = {"heartbeat_interval_ms": 200, "session_timeout_ms": 6000}
+    properties: Mapping[str, object] = {
+        "group_protocol": "classic",
+        "heartbeat_interval_ms": 200,
+        "session_timeout_ms": 6000,
+    }
 
     def __init__(self, bootstrap_servers: str, admin: AIOKafkaAdminClient) -> None:
         self.bootstrap_servers = bootstrap_servers

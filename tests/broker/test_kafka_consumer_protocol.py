@@ -19,8 +19,10 @@ from tests.broker.contract_assignments import (
 )
 from tests.broker.contract_cooperative import CooperativeContract
 from tests.broker.contract_transactions import PositionsContract
+from tests.broker.hazards.applications import running
 from tests.broker.members import PATIENCE_S, Member, joined
 from tests.broker.test_kafka import KafkaTestCluster
+from tests.harness.kafka import KafkaCluster
 
 __all__ = ["group"]
 
@@ -109,6 +111,68 @@ async def test_auto_takes_the_consumer_protocol_where_the_cluster_has_it(
     async with joined(cluster, topic, group, properties={"group_protocol": "auto"}) as member:
         await member.until_assigned(1)
         assert member.consumer.group_protocol() == "consumer"
+
+
+async def test_auto_takes_the_classic_protocol_where_assignors_are_named(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(1)
+    properties = {"group_protocol": "auto", "assignors": ("cooperative-sticky",)}
+    async with joined(cluster, topic, group, properties=properties) as member:
+        await member.until_assigned(1)
+        assert member.consumer.group_protocol() == "classic"
+
+
+async def test_auto_takes_the_classic_protocol_where_the_other_one_is_switched_off(
+    group: str,
+) -> None:
+    """The broker knows its requests then, and refuses them."""
+    with KafkaCluster() as kafka:
+        kafka.tool(
+            "org.apache.kafka.tools.FeatureCommand", "downgrade", "--feature", "group.version=0"
+        )
+        admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+        await admin.start()
+        try:
+            cluster = KafkaTestCluster(kafka.bootstrap_servers, admin)
+            topic = await cluster.create_topic(1)
+            async with joined(cluster, topic, group) as member:
+                await member.until_assigned(1)
+                assert member.consumer.group_protocol() == "classic"
+        finally:
+            await admin.close()
+
+
+async def test_an_application_says_which_protocol_it_uses_and_what_has_no_effect_there(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(1)
+    properties = {"session_timeout_ms": 20_000, "heartbeat_interval_ms": 1000}
+    async with running(cluster.bootstrap_servers, topic, group, properties) as diary:
+        await diary.until_assigned(1)
+        assert diary.facts.protocol == "consumer"
+        assert diary.facts.warnings == (
+            "no effect of session_timeout_ms, heartbeat_interval_ms: "
+            "with the group protocol 'consumer' the broker decides",
+        )
+        data = diary.app.health().checks[0].data
+        assert data["group_protocol"] == "consumer"
+    classic = {**properties, "group_protocol": "classic"}
+    async with running(cluster.bootstrap_servers, topic, group, classic) as diary:
+        await diary.until_assigned(1)
+        assert diary.facts.protocol == "classic"
+        assert diary.facts.warnings == ()
+
+
+async def test_a_member_knows_the_session_timeout_of_its_group(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    """Kafka's default is 45 s. Our test broker has 6 s."""
+    topic = await cluster.create_topic(1)
+    async with joined(cluster, topic, group) as member:
+        async with asyncio.timeout(PATIENCE_S):
+            while member.consumer.session_ends_at() > asyncio.get_running_loop().time() + 6.0:
+                await member.consumer.poll({}, 0.05)
 
 
 async def test_a_refused_assignor_is_told_by_polls_and_the_member_joins_when_it_is_right(

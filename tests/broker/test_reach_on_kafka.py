@@ -181,7 +181,11 @@ async def test_a_member_that_the_group_has_put_out_hears_that_its_partitions_are
     async with admin(bare) as client:
         await client.create_topics([NewTopic(topic, 2, 1)])
     connector = KeepingConnector(bare)
-    quickly = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
+    quickly = {
+        "group.protocol": "classic",
+        "heartbeat.interval.ms": 200,
+        "session.timeout.ms": 6000,
+    }
     async with reading(
         bare, seen, topics=[topic], told=told, assigned=assigned, connector=connector, **quickly
     ):

@@ -42,6 +42,8 @@ def application(servers: str, topic: str, told: Told) -> App:
         "commit_interval": "1h",
         "revoke_grace": "1s",
         "rebalance.timeout.ms": int(WAITS_S * 1000),
+        # Members of the classic protocol join again after a revocation, and must be in time.
+        "group.protocol": "classic",
         "heartbeat.interval.ms": 500,
         "session.timeout.ms": 20_000,
     }

@@ -186,6 +186,9 @@ async def _members(case: Case, cluster: ProxiedCluster, folder: Path) -> AsyncIt
 def _member(case: Case, scenario: Scenario, name: str, bootstrap: str) -> Member:
     options = ("--latency", "0.001", str(LONGEST_HANDLER_S))
     channel = 'ordering = "partition"\ndrain_timeout = "10s"'
+    if case.session_s != SESSION_S:
+        # With the consumer protocol the session is that of the broker.
+        channel += '\ngroup_protocol = "classic"'
     session_ms = int(case.session_s * 1000)
     return member(
         scenario, name, channel=channel, options=options, session_ms=session_ms, bootstrap=bootstrap

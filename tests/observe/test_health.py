@@ -62,6 +62,7 @@ def test_a_running_channel_is_up_and_its_data_is_what_the_contract_says() -> Non
                     "direction": "incoming",
                     "state": "running",
                     "reason": None,
+                    "group_protocol": None,
                     "paused_by": [],
                     "warnings": [],
                     "partitions": [

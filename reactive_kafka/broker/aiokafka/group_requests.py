@@ -20,6 +20,7 @@ from reactive_kafka.broker.consumer.membership.group_parts import (
 from reactive_kafka.broker.error_codes import error_code
 from reactive_kafka.broker.wire.definitions import (
     API_VERSIONS,
+    DESCRIBE_CONFIGS,
     JOIN_GROUP,
     LEAVE_GROUP,
     METADATA,
@@ -29,6 +30,7 @@ from reactive_kafka.broker.wire.errors import MessageEncodeError
 from reactive_kafka.broker.wire.requests import ANY, Answer, Request, call
 from reactive_kafka.broker.wire.schema import Api, versions_of
 from reactive_kafka.errors import FatalBrokerError, TransientBrokerError
+from reactive_kafka.installed_version import installed_version
 from reactive_kafka.records import TopicPartition
 
 JOINING = "joining"
@@ -42,6 +44,12 @@ INVISIBLE_CODES = frozenset({3, 17, 29})
 such a topic does not exist.
 """
 LAST_LEAVE_OF_MOCK = 4
+GROUP_RESOURCE = 32
+"""The type of a group among the resources that have configs (KIP-848)."""
+GROUP_FEATURE = "group.version"
+"""The feature of a cluster that has the consumer protocol, at level 1 and above (KIP-848)."""
+SESSION_TIMEOUT = "consumer.session.timeout.ms"
+"""The config of a group. Its default is the broker's ``group.consumer.session.timeout.ms``."""
 RETRY_S = 0.1
 """Between two attempts to connect to the coordinator. Lookups have growing pauses of their own."""
 
@@ -144,6 +152,27 @@ class CoordinatorRequests:
             raise FatalBrokerError(f"the coordinator is too old: {error}") from error
         return answer.values
 
+    async def session_timeout_s(self) -> float | None:
+        values = {
+            "resources": [
+                {
+                    "resource_type": GROUP_RESOURCE,
+                    "resource_name": self.group_id,
+                    "configuration_keys": [SESSION_TIMEOUT],
+                }
+            ],
+            "include_synonyms": False,
+            "include_documentation": False,
+        }
+        answer = await _ask_any(
+            self._client, DESCRIBE_CONFIGS, values, ANY, "asking for the settings of the group"
+        )
+        found = (config for result in answer["results"] for config in result["configs"])
+        for config in found:
+            if config["name"] == SESSION_TIMEOUT and config["value"]:
+                return float(config["value"]) / 1000
+        return None
+
     async def topic_names(self, ids: Collection[bytes]) -> Mapping[bytes, str]:
         values = {
             "topics": [{"topic_id": topic_id, "name": None} for topic_id in ids],
@@ -179,15 +208,24 @@ def _versions_to_use(api: Api, highest: int) -> str:
     return f"0-{first_flexible - 1}" if 0 < first_flexible == highest else ANY
 
 
-async def has_api(client: Any, api: Api) -> bool:
-    """True if a broker of the cluster has *api*.
+async def has_consumer_protocol(client: Any) -> bool:
+    """True if the cluster has the consumer protocol switched on.
+
+    Kafka 3.7 to 3.9 know its requests and refuse them, and an operator can switch it off in newer
+    ones. So the cluster's feature ``group.version`` decides.
 
     Raises:
         TransientBrokerError: No broker has answered.
     """
-    # Version 2 has no fields but these. Brokers answer versions that they do not have, too.
-    answer = await _ask_any(client, API_VERSIONS, {}, "0-2", "asking a broker for its version")
-    return any(found["api_key"] == api.key for found in answer["api_keys"])
+    values = {
+        "client_software_name": "reactive-kafka",
+        "client_software_version": installed_version() or "unknown",
+    }
+    doing = "asking a broker for its features"
+    answer = await _ask_any(client, API_VERSIONS, values, ANY, doing)
+    # Brokers before 2.7 name no features.
+    features = answer.get("finalized_features", ())
+    return any(one["name"] == GROUP_FEATURE and one["max_version_level"] > 0 for one in features)
 
 
 async def _ask_any(

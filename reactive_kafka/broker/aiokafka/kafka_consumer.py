@@ -39,7 +39,7 @@ from reactive_kafka.broker.aiokafka.fetched.record_poller import (
     RecordPoller,
     has_expected_internals,
 )
-from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests, has_api
+from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests, has_consumer_protocol
 from reactive_kafka.broker.aiokafka.member_partitions import MemberPartitions
 from reactive_kafka.broker.aiokafka.moved_brokers import MovedBrokers
 from reactive_kafka.broker.aiokafka.owned_partitions import OwnedPartitions
@@ -65,7 +65,6 @@ from reactive_kafka.broker.consumer.membership.consumer_group.membership import 
 )
 from reactive_kafka.broker.consumer.membership.group_parts import GroupMembership
 from reactive_kafka.broker.consumer.membership.static_assignment import StaticAssignment
-from reactive_kafka.broker.wire.definitions import CONSUMER_GROUP_HEARTBEAT
 from reactive_kafka.errors import FatalBrokerError, TransientBrokerError
 from reactive_kafka.formats.format_names import FormatError
 from reactive_kafka.records import Committed, TopicIds, TopicPartition
@@ -104,9 +103,10 @@ class AiokafkaConsumer(KafkaQueries):
         self._whole_topics = subscription.whole if isinstance(subscription, Partitions) else ()
         self._group_id = group_id
         self._properties = {**CONSUMER_DEFAULTS, **properties}
-        self._protocol = str(self._properties.pop("group_protocol", CLASSIC))
+        self._protocol = str(self._properties.pop("group_protocol", AUTO))
         self._assignor: str | None = self._properties.pop("assignor", None)
-        self._assignors: Sequence[str] = self._properties.pop("assignors", DEFAULT_ASSIGNORS)
+        # None: none were named.
+        self._assignors: Sequence[str] | None = self._properties.pop("assignors", None)
         self._fetch_wait_s = float(self._properties["fetch_max_wait_ms"]) / 1000
         # A quarter of the request timeout, which counts from the first time that a fetch is sent.
         request_timeout_ms = float(self._properties.get("request_timeout_ms", 40_000))
@@ -191,7 +191,10 @@ class AiokafkaConsumer(KafkaQueries):
         """
         if self._protocol != AUTO:
             return self._protocol
-        has_consumer = await has_api(client._client, CONSUMER_GROUP_HEARTBEAT)
+        if self._assignors is not None:
+            # Only members of the classic protocol assign. Whoever names assignors wants them.
+            return CLASSIC
+        has_consumer = await has_consumer_protocol(client._client)
         return CONSUMER if has_consumer else CLASSIC
 
     def _consumer_settings(self, group_id: str) -> ConsumerMemberSettings:
@@ -208,7 +211,7 @@ class AiokafkaConsumer(KafkaQueries):
     def _classic_settings(self, group_id: str) -> ClassicMemberSettings:
         properties = self._properties
         try:
-            assignors = assignors_named(self._assignors)
+            assignors = assignors_named(self._assignors or DEFAULT_ASSIGNORS)
         except FormatError as error:
             raise FatalBrokerError(f"assignors: {error}") from error
         return ClassicMemberSettings(

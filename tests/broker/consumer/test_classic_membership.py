@@ -116,6 +116,9 @@ class ModelClassicRequests:
     async def topic_names(self, ids: Collection[bytes]) -> Mapping[bytes, str]:
         raise AssertionError("a classic group names its topics")
 
+    async def session_timeout_s(self) -> float | None:
+        raise AssertionError("a classic member names its session timeout itself")
+
 
 class ReadPartitions:
     """Notes what is read."""

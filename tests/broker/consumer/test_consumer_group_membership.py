@@ -15,6 +15,7 @@ from reactive_kafka.broker.consumer.membership.consumer_group.member import (
     ConsumerMemberSettings,
 )
 from reactive_kafka.broker.consumer.membership.consumer_group.membership import (
+    SESSION_EVERY_S,
     SESSION_S,
     WAITS,
     ConsumerGroupMembership,
@@ -44,6 +45,15 @@ class ModelRequests:
         self.names_away = 0
         self.refuses = 0
         self.lookups = 0
+        self.session_s: float | None = None
+        self.session_error: Exception | None = None
+        self.asked_for_session = 0
+
+    async def session_timeout_s(self) -> float | None:
+        self.asked_for_session += 1
+        if self.session_error is not None:
+            raise self.session_error
+        return self.session_s
 
     async def ask(
         self,
@@ -167,7 +177,12 @@ def now() -> float:
 
 @asynccontextmanager
 async def running(name: str, group: GroupModel, **settings: Any) -> AsyncIterator[Application]:
-    app = Application(name, group, **settings)
+    async with run(Application(name, group, **settings)) as app:
+        yield app
+
+
+@asynccontextmanager
+async def run(app: Application) -> AsyncIterator[Application]:
     app.membership.start(app, ["orders"])
     polling = asyncio.create_task(app.poll())
     try:
@@ -346,6 +361,38 @@ async def test_a_change_of_topics_is_told_at_once() -> None:
         app.membership.subscribe(["orders", "bills"])
         await app.until(lambda: len(app.owned) == 7, 0.1)
         assert app.changes[-1] == ("assigned", partitions("bills", 0, 1, 2))
+
+
+async def test_the_session_lasts_as_long_as_the_group_says() -> None:
+    app = Application("one", GroupModel(dict(TOPICS)))
+    app.requests.session_s = 6.0
+    app.requests.session_error = TransientBrokerError("no answer")
+    async with run(app):
+        await app.until(lambda: app.requests.asked_for_session > 3, 30.0)
+        assert app.membership.session_ends_at() > now() + SESSION_S - 2
+        app.requests.session_error = None
+        await app.until(lambda: app.membership.session_ends_at() <= now() + 6.0, 5.0)
+        # An operator changes it.
+        app.requests.session_s = 90.0
+        await app.until(
+            lambda: app.membership.session_ends_at() > now() + 80.0, SESSION_EVERY_S + 1
+        )
+        asked = app.requests.asked_for_session
+        await asyncio.sleep(SESSION_EVERY_S)
+        assert app.requests.asked_for_session == asked + 1
+
+
+@pytest.mark.parametrize("error", [None, FatalBrokerError("no such resource")])
+async def test_where_the_group_does_not_say_how_long_a_session_is_kafkas_default_is_taken(
+    error: Exception | None,
+) -> None:
+    app = Application("one", GroupModel(dict(TOPICS)))
+    app.requests.session_error = error
+    async with run(app):
+        await app.until(lambda: app.requests.asked_for_session > 0, 5.0)
+        await asyncio.sleep(10.0)
+        assert app.membership.session_ends_at() > now() + SESSION_S - 2
+        assert app.requests.asked_for_session == 1
 
 
 async def test_before_the_group_has_answered_the_session_lasts_from_the_start() -> None:

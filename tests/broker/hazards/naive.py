@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiokafka
-from aiokafka.errors import KafkaError
 
 from reactive_kafka import TopicPartition
+from reactive_kafka.broker.aiokafka.client_arguments import OUR_PROPERTIES
 from reactive_kafka.broker.aiokafka.closing import cancel, finish
 from tests.broker.hazards.faults import until
 
@@ -23,6 +22,9 @@ async def consuming(
     reads.
     """
     properties.setdefault("auto_offset_reset", "earliest")
+    # A cluster has these for our own consumers.
+    for ours in OUR_PROPERTIES:
+        properties.pop(ours, None)
     listener = properties.pop("listener", None)
     consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap_servers, **properties)
     try:
@@ -32,28 +34,6 @@ async def consuming(
         yield consumer
     finally:
         await end(consumer)
-
-
-@asynccontextmanager
-async def polling(consumer: aiokafka.AIOKafkaConsumer) -> AsyncIterator[list[KafkaError]]:
-    """Poll in the background, and list the errors: a client that has one to tell does nothing until
-    it is polled.
-    """
-    errors: list[KafkaError] = []
-    task = asyncio.create_task(_poll(consumer, errors), name="polling")
-    try:
-        yield errors
-        assert not task.done(), task.result()
-    finally:
-        await cancel([task])
-
-
-async def _poll(consumer: aiokafka.AIOKafkaConsumer, errors: list[KafkaError]) -> None:
-    while True:
-        try:
-            await consumer.getmany(timeout_ms=100)
-        except KafkaError as error:
-            errors.append(error)
 
 
 async def end(consumer: aiokafka.AIOKafkaConsumer) -> None:

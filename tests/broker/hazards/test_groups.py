@@ -6,21 +6,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import aiokafka
 import pytest
-from aiokafka.abc import ConsumerRebalanceListener
-from aiokafka.errors import KafkaError
 
 from reactive_kafka import Committed, Message, TopicPartition
 from reactive_kafka.errors import FencedError, NotOwnerError
 from reactive_kafka.events import LoopBlocked
 from tests.broker.hazards.applications import running
-from tests.broker.hazards.faults import Rig, ends_within, until
-from tests.broker.hazards.naive import consuming, polling
+from tests.broker.hazards.faults import Rig, until
 from tests.broker.members import PATIENCE_S, Member, fill, joined
 from tests.broker.test_kafka import KafkaTestCluster
 
@@ -29,35 +25,15 @@ pytestmark = pytest.mark.kafka
 SESSION_S = 1.0
 BLOCKED_S = 2.0
 PROMPTLY_S = 1.0
-QUICKLY = {"session_timeout_ms": int(SESSION_S * 1000), "heartbeat_interval_ms": 100}
+QUICKLY = {
+    "group_protocol": "classic",
+    "session_timeout_ms": int(SESSION_S * 1000),
+    "heartbeat_interval_ms": 100,
+}
 STATIC = {**QUICKLY, "session_timeout_ms": 6000, "group_instance_id": "orders-1"}
 
 
-# Aiokafka is untyped.
-class Diary(ConsumerRebalanceListener):  # type: ignore[misc]
-    """A naive listener that counts."""
-
-    def __init__(self) -> None:
-        self.assigned: list[int] = []
-
-    async def on_partitions_revoked(self, revoked: Collection[Any]) -> None: ...
-
-    async def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
-        self.assigned.append(len(assigned))
-
-
 # -- H10
-
-
-def test_h10_naive_rebalance_timeout_is_as_short_as_the_session() -> None:
-    async def of_a_new_consumer() -> tuple[int, int]:
-        consumer = aiokafka.AIOKafkaConsumer(group_id="group")
-        try:
-            return consumer._rebalance_timeout_ms, consumer._session_timeout_ms
-        finally:
-            await consumer.stop()
-
-    assert asyncio.run(of_a_new_consumer()) == (10_000, 10_000)
 
 
 async def test_h10_the_real_consumer_has_a_minute_for_its_drain_and_our_own_defaults(
@@ -129,21 +105,6 @@ async def in_a_rebalance(
         yield slow
 
 
-async def test_h13_naive_poll_waits_for_the_end_of_a_rebalance(
-    cluster: KafkaTestCluster, group: str
-) -> None:
-    topic = await cluster.create_topic(2)
-    async with (
-        in_a_rebalance(cluster, topic, group, 1.5),
-        consuming(
-            cluster.bootstrap_servers, topic, group_id=group, **cluster.properties
-        ) as consumer,
-    ):
-        began = time.monotonic()
-        await consumer.getmany(timeout_ms=100)
-        assert time.monotonic() - began > 1.0
-
-
 async def test_h13_polls_checks_questions_and_stop_do_not_wait_for_a_rebalance(
     cluster: KafkaTestCluster, group: str
 ) -> None:
@@ -168,37 +129,7 @@ async def test_h13_polls_checks_questions_and_stop_do_not_wait_for_a_rebalance(
     assert time.monotonic() - began < 2 * PROMPTLY_S
 
 
-async def test_h13_naive_stop_waits_for_the_end_of_a_rebalance(
-    cluster: KafkaTestCluster, group: str
-) -> None:
-    topic = await cluster.create_topic(2)
-    async with (
-        in_a_rebalance(cluster, topic, group, 2.0) as slow,
-        consuming(
-            cluster.bootstrap_servers, topic, group_id=group, **cluster.properties
-        ) as consumer,
-    ):
-        await slow.until(lambda: slow.events[-1][0] == "revoking")
-        stop = asyncio.ensure_future(consumer.stop())
-        assert not await ends_within(stop, 1.0)
-        await stop
-
-
 # -- H14, a handler that blocks the loop
-
-
-async def test_h14_naive_consumer_is_thrown_out_by_a_handler_that_blocks(
-    cluster: KafkaTestCluster, group: str
-) -> None:
-    topic = await cluster.create_topic(1)
-    diary = Diary()
-    async with consuming(
-        cluster.bootstrap_servers, topic, listener=diary, group_id=group, **QUICKLY
-    ):
-        await until(lambda: diary.assigned == [1], "it has its partition")
-        # The handler.
-        time.sleep(BLOCKED_S)  # noqa: ASYNC251
-        await until(lambda: len(diary.assigned) > 1, "it had to join again")
 
 
 @pytest.mark.parametrize(
@@ -246,40 +177,6 @@ async def test_h14_a_blocking_handler_in_a_thread_costs_neither_the_loop_nor_the
 
 
 # -- H16, two of one name
-
-
-async def test_h16_naive_consumers_of_one_static_name_throw_each_other_out_for_ever(
-    cluster: KafkaTestCluster, group: str
-) -> None:
-    topic = await cluster.create_topic(2)
-    one, two = Diary(), Diary()
-    async with consuming(
-        cluster.bootstrap_servers, topic, listener=one, group_id=group, **STATIC
-    ) as first:
-        await until(lambda: one.assigned == [2], "it has its partitions")
-        async with (
-            consuming(
-                cluster.bootstrap_servers, topic, listener=two, group_id=group, **STATIC
-            ) as second,
-            polling(first) as errors,
-            polling(second) as others,
-        ):
-
-            def refusals(told: list[KafkaError]) -> int:
-                return sum("FENCED_INSTANCE_ID" in str(error) for error in told)
-
-            # One that hears by its heartbeat that its name is taken joins as a new member, and
-            # throws the other out. One that hears it while it joins keeps its member id, and is
-            # refused for ever.
-            await until(
-                lambda: (
-                    min(len(one.assigned), len(two.assigned)) > 3
-                    or max(map(refusals, (errors, others))) > 3
-                ),
-                "each has had to join again and again, or one is refused again and again",
-            )
-            # Each time, each was given everything.
-            assert {*one.assigned, *two.assigned} == {2}
 
 
 async def test_h16_who_lost_its_static_name_says_so_stays_out_and_leaves_the_other_alone(

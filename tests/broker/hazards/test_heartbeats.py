@@ -2,41 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
-import aiokafka
-import pytest
-from aiokafka.errors import GroupAuthorizationFailedError
-
 from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import Rig, until
-from tests.broker.hazards.naive import consuming
 from tests.broker.hazards.test_codes import counting, produce
-from tests.broker.members import PATIENCE_S
 
 HEARTBEAT = 12
 CODE, NAME = 30, "GROUP_AUTHORIZATION_FAILED"
-
-
-async def test_h21_naive_consumer_raises_the_same_error_for_ever(rig: Rig, group: str) -> None:
-    topic = await rig.create_topic(1)
-    settings = {"group_id": group, "heartbeat_interval_ms": 100, "session_timeout_ms": 6000}
-    async with consuming(rig.bootstrap_servers, topic, **settings) as consumer:
-        await until(consumer.assignment, "it has its partition")
-        rig.broker.answer_with(HEARTBEAT, CODE, times=1)
-        await is_raised(consumer)
-        asked = counting(rig)
-        for _ in range(5):
-            await is_raised(consumer)
-        assert asked[HEARTBEAT] == 0
-
-
-async def is_raised(consumer: aiokafka.AIOKafkaConsumer) -> None:
-    """Poll until it raises that heartbeats are refused."""
-    with pytest.raises(GroupAuthorizationFailedError):
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                await consumer.getmany(timeout_ms=50)
 
 
 async def test_h21_a_member_whose_heartbeats_were_refused_goes_on_with_them(

@@ -155,24 +155,6 @@ async def test_h2_a_record_that_cannot_be_decoded_is_nacked_and_the_partition_go
 # -- H3: a poll that was cancelled, or has raised, ends the watch over polls
 
 
-async def test_h3_naive_cancelled_poll_ends_the_protection_of_max_poll_interval(
-    rig: Rig, group: str
-) -> None:
-    topic = await rig.create_topic(1)
-    properties = {**rig.properties, "max_poll_interval_ms": 400}
-    async with consuming(rig.bootstrap_servers, topic, group_id=group, **properties) as consumer:
-        await until(consumer.assignment, "it has its partition")
-        poll = asyncio.ensure_future(consumer.getmany(timeout_ms=5000))
-        assert not poll.done()
-        await asyncio.sleep(0)
-        poll.cancel()
-        await asyncio.wait([poll])
-        assert consumer._subscription._fetch_count == 1
-        coordinator = consumer._coordinator
-        assert not await leaves_unless_polled(lambda: coordinator.generation < 0)
-        assert consumer._subscription.fetcher_idle_time == 0
-
-
 async def test_h3_who_stops_polling_leaves_the_group_after_cancelled_polls_and_errors_too(
     rig: Rig, group: str
 ) -> None:

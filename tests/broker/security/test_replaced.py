@@ -86,7 +86,8 @@ async def test_files_that_are_replaced_while_it_runs_are_taken_with_the_next_con
     """Row J7 of the faults."""
     files = Files(guarded, tmp_path)
     settings = guarded.way("SCRAM-SHA-256", "SHORT") | files.settings
-    async with serving(guarded, settings, channel={"session_timeout_ms": 30_000}) as service:
+    channel = {"group_protocol": "classic", "session_timeout_ms": 30_000}
+    async with serving(guarded, settings, channel=channel) as service:
         await service.send(b"1", b"bad 2", b"3")
         await service.until_committed(3)
         with other(files) as replace:

@@ -151,7 +151,8 @@ async def test_a_login_that_is_refused_while_it_runs_is_named_and_ends_nothing(
     """Rows J7, J9 of the faults."""
     monkeypatch.setattr(credentials, "TOKEN_DEADLINE_S", 0.5)
     settings = guarded.way(way, "SHORT")
-    async with serving(guarded, settings, channel={"session_timeout_ms": 30_000}) as service:
+    channel = {"group_protocol": "classic", "session_timeout_ms": 30_000}
+    async with serving(guarded, settings, channel=channel) as service:
         await service.send(b"1", b"bad 2", b"3")
         await service.until_committed(3)
         with wrong(guarded, settings.get("sasl_oauth_token_provider")) as mend:

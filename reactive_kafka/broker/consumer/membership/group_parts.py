@@ -125,6 +125,15 @@ class GroupRequests(Protocol):
     def leave_deadline_s(self) -> float:
         """Return how long a member that stops may try to tell that it leaves."""
 
+    async def session_timeout_s(self) -> float | None:
+        """Return the session timeout of members in the consumer protocol, in seconds.
+
+        None: the broker does not name it, for example for want of the right DESCRIBE_CONFIGS.
+
+        Raises:
+            BrokerError: No broker has answered.
+        """
+
     async def topic_names(self, ids: Collection[bytes]) -> Mapping[bytes, str]:
         """Return topic id -> name, for those that a broker knows.
 

@@ -36,13 +36,19 @@ from reactive_kafka.errors import (
 WAITS = Backoff(0.1, 2.0)
 """Between heartbeats that are refused or not answered."""
 SESSION_S = 45.0
-"""How long the broker waits for a heartbeat: the default of group.consumer.session.timeout.ms."""
+"""How long the broker waits for a heartbeat: the default of group.consumer.session.timeout.ms.
+
+This is assumed until the broker has named the group's own, or where the right to ask is missing.
+"""
+SESSION_EVERY_S = 300.0
+"""How often the broker is asked for the group's session timeout, which operators can change."""
 
 
 class ConsumerGroupMembership:
-    """The tasks of one member: one sends heartbeats, the other one calls the listener.
+    """The tasks of one member.
 
-    So heartbeats go on while a listener waits for handlers to finish.
+    One sends heartbeats, and another one calls the listener, so heartbeats go on while a listener
+    waits for handlers to finish. The third one asks for the session timeout.
 
     Args:
         member: The rules.
@@ -69,6 +75,7 @@ class ConsumerGroupMembership:
         self._polled_at = inf
         # When the last heartbeat was sent that the group has accepted; at first the start.
         self._accepted_at = inf
+        self._session_s = SESSION_S
         # What the group refuses. It is raised by each poll until the group accepts a heartbeat.
         self._refusal: BrokerError | None = None
 
@@ -81,6 +88,7 @@ class ConsumerGroupMembership:
         self._tasks = [
             asyncio.create_task(self._beat(), name="send heartbeats"),
             asyncio.create_task(self._calls.run(listener), name="pass on rebalances"),
+            asyncio.create_task(self._follow_session(), name="ask for the session timeout"),
         ]
 
     def subscribe(self, topics: Collection[str]) -> None:
@@ -118,7 +126,7 @@ class ConsumerGroupMembership:
 
     def session_ends_at(self) -> float:
         """Return the monotonic time at which the group may remove this member."""
-        return self._accepted_at + SESSION_S
+        return self._accepted_at + self._session_s
 
     def is_member(self) -> bool:
         return self.member.is_member()
@@ -222,6 +230,21 @@ class ConsumerGroupMembership:
             except BrokerError:
                 # The group removes the member when its session is over.
                 pass
+
+    async def _follow_session(self) -> None:
+        """Learn after how long a silence the group removes a member."""
+        waits = Waits(WAITS)
+        while True:
+            try:
+                self._session_s = await self._requests.session_timeout_s() or SESSION_S
+            except TransientBrokerError:
+                await asyncio.sleep(waits.next_s())
+                continue
+            except FatalBrokerError:
+                # For example a broker that names no settings of groups.
+                pass
+            waits.progressed()
+            await asyncio.sleep(SESSION_EVERY_S)
 
     async def _learn_names(self) -> None:
         """Ask for the names of topics that are new in the target.
