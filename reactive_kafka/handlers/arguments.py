@@ -14,6 +14,7 @@ from reactive_kafka.handlers.decorations import IncomingDecoration, When
 from reactive_kafka.handlers.introspection import is_coroutine
 from reactive_kafka.handlers.middleware import Layers
 from reactive_kafka.handlers.signature import name_and_place
+from reactive_kafka.observe.health import OWN_CHECKS
 
 
 def channel_name(decorator: str, channel: Any) -> str:
@@ -31,6 +32,25 @@ def channel_name(decorator: str, channel: Any) -> str:
     if not isinstance(channel, str):
         raise ConfigError(f"@app.{decorator}({channel!r}): expected the name of a channel")
     return channel
+
+
+def readiness_name(name: Any) -> str:
+    """Return the name of the check that ``@app.readiness`` was given.
+
+    Raises:
+        ConfigError: It is no name, or it is the name of another check.
+    """
+    if callable(name):
+        # This is the decorated function: the parentheses are missing.
+        raise ConfigError(
+            f'@app.readiness of {name_and_place(name)}: write @app.readiness("schemas") above it, '
+            "with a name for the check"
+        )
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigError(f"@app.readiness({name!r}): expected a name for the check")
+    if name in OWN_CHECKS:
+        raise ConfigError(f"@app.readiness({name!r}): there is a check with this name")
+    return name
 
 
 def check_given(decorator: str, channel: str, section: Section, given: Collection[str]) -> None:

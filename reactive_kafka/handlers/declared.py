@@ -68,6 +68,7 @@ class Declared:
         """
         for name in self.emitters:
             home.check_emitter(name)
+        home.hooks.check_fits(self.hooks)
         home.functions.take(self.functions)
         home.hooks.take(self.hooks)
         for name, emitters in self.emitters.items():

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from reactive_kafka.assignment.rebalance_hooks import RebalanceHooks, RevokedHook
 from reactive_kafka.config.settings import Settings
+from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.blocking_calls import as_async
 from reactive_kafka.handlers.declared_jobs import DeclaredJob, why_not_configured
 from reactive_kafka.handlers.parameters import positional_of
@@ -30,6 +31,8 @@ class DeclaredHooks:
     revoked: dict[str, list[Hook]] = field(default_factory=dict)
     caught_up: dict[str, list[Hook]] = field(default_factory=dict)
     jobs: list[DeclaredJob] = field(default_factory=list)
+    # Name of a check -> its function.
+    readiness: dict[str, Hook] = field(default_factory=dict)
 
     @property
     def of_partitions(self) -> dict[str, dict[str, list[Hook]]]:
@@ -42,10 +45,36 @@ class DeclaredHooks:
 
     def __bool__(self) -> bool:
         has_hooks = bool(self.start or self.before_stop or any(self.of_partitions.values()))
-        return has_hooks or bool(self.jobs)
+        return has_hooks or bool(self.jobs or self.readiness)
+
+    def add_readiness(self, name: str, function: Hook) -> None:
+        """Add the function of a check.
+
+        Raises:
+            ConfigError: The name is taken.
+        """
+        self._check_is_free(name, function)
+        self.readiness[name] = function
+
+    def _check_is_free(self, name: str, function: Hook) -> None:
+        if name in self.readiness:
+            raise ConfigError(
+                f"@app.readiness({name!r}) of {name_and_place(function)}: "
+                f"{name_and_place(self.readiness[name])} has that name: give each check its own"
+            )
+
+    def check_fits(self, other: DeclaredHooks) -> None:
+        """Check that the hooks of another application or router can be taken over.
+
+        Raises:
+            ConfigError: A check of both has the same name.
+        """
+        for name, function in other.readiness.items():
+            self._check_is_free(name, function)
 
     def take(self, other: DeclaredHooks) -> None:
         """Take over the hooks of another application or router, behind these."""
+        self.readiness.update(other.readiness)
         self.start += other.start
         self.before_stop += other.before_stop
         self.jobs += other.jobs
@@ -57,6 +86,10 @@ class DeclaredHooks:
         """Return why hooks cannot be called, and which channels of theirs are not configured."""
         problems = [_why_not_callable("@app.on_start", hook) for hook in self.start]
         problems += [_why_not_callable("@app.before_stop", hook) for hook in self.before_stop]
+        problems += [
+            _why_not_callable(f"@app.readiness({name!r})", function)
+            for name, function in self.readiness.items()
+        ]
         for kind, hooks in self.of_partitions.items():
             for channel, functions in hooks.items():
                 who = f"@app.{kind}({channel!r})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, TypeVar
@@ -18,6 +18,7 @@ from reactive_kafka.handlers.arguments import (
     check_given,
     check_is_function,
     incoming_of,
+    readiness_name,
     shows_corrupt,
 )
 from reactive_kafka.handlers.declared import Declared
@@ -32,6 +33,7 @@ from reactive_kafka.verdicts.message import Message
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
 Hook = TypeVar("Hook", bound=Callable[[], object])
+Check = TypeVar("Check", bound=Callable[[], str | Awaitable[str | None] | None])
 AssignedHook = TypeVar("AssignedHook", bound=Callable[[frozenset[TopicPartition]], object])
 RevokedHook = TypeVar(
     "RevokedHook",
@@ -57,6 +59,7 @@ _ELSEWHERE = {
     "send": 'write await app.emitter("invoices").send(value)',
     "timer": 'write @app.every("1m")',
     "crontab": 'write @app.cron("0 3 * * *")',
+    "health_check": 'write @app.readiness("schemas")',
     "on_startup": "write @app.on_start",
     "on_shutdown": "write @app.before_stop",
     "after_startup": "write @app.on_start",
@@ -279,6 +282,30 @@ class Decorators:
         called once for each assignment, and no record waits for it.
         """
         return hook_into(self._decorating("on_caught_up", channel).hooks.caught_up, channel)
+
+    def readiness(self, name: str) -> Callable[[Check], Check]:
+        """Add a check to readiness: the function (no arguments, async or not) says if it is ready.
+
+        It returns None, or a reason in one line, which health shows under *name*. What it raises
+        is a reason, too. It is called once a second from the start to the stop, also while nobody
+        asks, and probes show its last answer: so no probe waits for it. If it takes longer than
+        5 s, the reason is "no answer in 5 s"; an async function is cancelled then.
+
+        Args:
+            name: The name of the check.
+
+        Raises:
+            ConfigError: It is no name, or another check has it.
+            RuntimeError: The application is running.
+        """
+        hooks = self._decorating("readiness").hooks
+        checked = readiness_name(name)
+
+        def decorate(function: Check) -> Check:
+            hooks.add_readiness(checked, function)
+            return function
+
+        return decorate
 
     def every(self, interval: str | float, *, on: str | None = None) -> Callable[[Hook], Hook]:
         """Call the function (no arguments, async or not) at intervals while the application runs.

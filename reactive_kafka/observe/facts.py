@@ -346,6 +346,19 @@ class SparkFacts:
     bisection_jobs: int = 0
 
 
+NOT_ASKED = "it has not answered yet"
+"""The reason of a function of ``@app.readiness`` before its first answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadinessFacts:
+    """What a function of ``@app.readiness`` has said last."""
+
+    name: str
+    # Why the application is not ready, in one line for people. None: it is.
+    reason: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationIdentity:
     """Which application this is, and where it runs."""
@@ -375,5 +388,6 @@ class AppFacts:
     channels: tuple[ChannelFacts, ...] = ()
     outgoing: tuple[OutgoingFacts, ...] = ()
     spark: tuple[SparkFacts, ...] = ()
+    readiness: tuple[ReadinessFacts, ...] = ()
     # Action -> outcome (ok, refused, failed) -> actions of operators over HTTP.
     actions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

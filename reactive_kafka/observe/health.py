@@ -12,6 +12,7 @@ from reactive_kafka.observe.facts import (
     OutgoingFacts,
     PartitionFacts,
     PoisonFacts,
+    ReadinessFacts,
     SparkBatchFacts,
     SparkFacts,
 )
@@ -19,6 +20,8 @@ from reactive_kafka.observe.safe_text import one_line
 
 Status = Literal["UP", "DOWN"]
 
+# The names of the checks that are not of channels, and not of @app.readiness.
+OWN_CHECKS = ("application", "spark")
 # A reason names at most so many poison records. The data of a check has all of them.
 POISON_NAMED = 3
 
@@ -212,6 +215,8 @@ def _results_by_kind(facts: AppFacts) -> Iterator[_CheckResult]:
         yield _check_spark(facts.spark)
     for outgoing in facts.outgoing:
         yield _check_outgoing(outgoing)
+    for readiness in facts.readiness:
+        yield _check_readiness(readiness)
 
 
 def _check_application(facts: AppFacts) -> _CheckResult:
@@ -256,6 +261,16 @@ def _check_outgoing(channel: OutgoingFacts) -> _CheckResult:
         data=outgoing_data(channel),
         channel=channel.channel,
     )
+
+
+def _check_readiness(readiness: ReadinessFacts) -> _CheckResult:
+    """Check what a function of the application says. A restart would not help it."""
+    is_ready = readiness.reason is None
+    data = {
+        "state": "ready" if is_ready else "not ready",
+        "reason": None if readiness.reason is None else one_line(readiness.reason),
+    }
+    return _CheckResult(readiness.name, live=True, ready=is_ready, started=True, data=data)
 
 
 def _check_spark(sessions: Sequence[SparkFacts]) -> _CheckResult:

@@ -33,6 +33,7 @@ from reactive_kafka.runtime.channels import RunChannels
 from reactive_kafka.runtime.end_of_run import EndOfRun
 from reactive_kafka.runtime.forked import no_children
 from reactive_kafka.runtime.loop import LoopLag, fewer_collections
+from reactive_kafka.runtime.readiness import ReadinessChecks
 from reactive_kafka.runtime.run_plan import RunEnding, RunEnvironment, RunPlan
 from reactive_kafka.runtime.start_hooks import run_start_hooks
 from reactive_kafka.runtime.start_messages import not_started, start_warnings
@@ -85,6 +86,9 @@ class Run:
             partial(_tick, self, partial(self._log.call, environment.log.flush)),
         )
         self._dependencies = Dependencies(plan.dependencies)
+        self._readiness = ReadinessChecks(
+            plan.hooks.readiness, self._clock, self._observer, self._handler_exits
+        )
         # Handlers find the context variables that on_start hooks set.
         self._context = copy_context()
         self._state: RunState = "starting"
@@ -263,6 +267,7 @@ class Run:
             tasks.start(self.lag.measure, "loop lag", self._failed)
             await self._dependencies.open(self._failed, tasks.is_ending)
             await self.channels.start()
+            self._readiness.start(tasks, self._context, self._failed)
             self._change("started")
             started.set_result(None)
             if self._end_of_run is not None:
@@ -324,6 +329,8 @@ class Run:
 
     async def _end(self, channels: RunChannels) -> None:
         """Drain, run the hooks while the partitions are ours, then commit, leave and close."""
+        # The hooks may close what the functions look at.
+        self._readiness.stop()
         now = self._clock.monotonic()
         timeouts = channels.drain_timeouts()
         deadlines = {
@@ -356,6 +363,7 @@ class Run:
             channels=channels.facts() if channels is not None else (),
             outgoing=channels.outgoing_facts() if channels is not None else (),
             spark=self.spark_facts(),
+            readiness=self._readiness.facts(self._clock.monotonic()),
         )
 
     def spark_facts(self) -> tuple[SparkFacts, ...]:

@@ -16,7 +16,7 @@ from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.errors import BrokerError, CommitStrategyError, HandlerError
 from reactive_kafka.failure.headers import delay_of
 from reactive_kafka.observe.events import ChannelFailed, Event, FailureEvent
-from reactive_kafka.observe.facts import PartitionFacts
+from reactive_kafka.observe.facts import NOT_ASKED, PartitionFacts
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing.cluster import Cluster
 
@@ -90,6 +90,8 @@ class SettlementCheck:
     async def wait_until_assigned(self, timeout_s: float) -> None:
         """Wait until every channel with a handler has its partitions, or has failed.
 
+        It also waits for the first answer of each function of ``@app.readiness``.
+
         Raises:
             NotSettledError: The timeout has passed.
         """
@@ -154,6 +156,9 @@ class SettlementCheck:
                 unfinished.lines.append(
                     f"channel {channel.name!r} has no partitions yet ({reason})"
                 )
+        for readiness in self._app.facts().readiness:
+            if readiness.reason == NOT_ASKED:
+                unfinished.lines.append(f"readiness {readiness.name!r}: {readiness.reason}")
         return unfinished
 
     async def _unsettled(self, *, retries: bool) -> Unfinished:

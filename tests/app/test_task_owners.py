@@ -57,6 +57,7 @@ OWNED = {
     "outgoing.transactions.exactly_once._end_in_a_task": ("transaction of orders",),
     "outgoing.transactions.transactional_letters.write": ("dead letters of orders-0",),
     "outgoing.requests._begin": ("replies of requests",),
+    "runtime.readiness.start": ("readiness cache",),
     "runtime.sources.start": ("source of another test",),
     "broker.auto_commit.start": ("auto-commit", "commits to Kafka of orders"),
     "http.server.serve": ("http",),
@@ -193,6 +194,8 @@ def app_of(
     if emits:
         app.outgoing("invoices")(orders_handler)
     app.incoming("orders")(orders_handler)
+
+    app.readiness("cache")(lambda: None)
 
     @app.incoming("others")
     async def others_handler(value: bytes) -> None:
@@ -371,11 +374,12 @@ async def test_an_outgoing_channel_whose_task_goes_wrong_has_failed_and_its_neig
 
 
 @pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("name", ["loop lag", "readiness cache"])
 @in_virtual_time
 async def test_a_task_of_the_application_that_goes_wrong_ends_it_in_order_and_every_probe_says_down(
-    how: str,
+    name: str, how: str
 ) -> None:
-    async with scene("loop lag", HOWS[how]()) as here:
+    async with scene(name, HOWS[how]()) as here:
         here.broker.produce("others", b"one")
         run = here.app._run
         assert run is not None

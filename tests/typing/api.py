@@ -232,6 +232,16 @@ async def connect() -> None: ...
 def flush() -> None: ...
 
 
+@app.readiness("schemas")
+async def schemas() -> str | None:
+    return "not loaded"
+
+
+@app.readiness("cache")
+def cache() -> str | None:
+    return None
+
+
 @app.on_assigned("orders")
 async def assigned(partitions: frozenset[TopicPartition]) -> None: ...
 

@@ -62,6 +62,8 @@ def hooks(app: App) -> None:
     app.observe(print)  # type: ignore[arg-type]
     app.on_start(one)  # type: ignore[type-var]
     app.before_stop(one)  # type: ignore[type-var]
+    app.readiness("cache")(bool)  # type: ignore[type-var]
+    app.readiness(one)  # type: ignore[arg-type]
     app.on_assigned("orders")(numbers)  # type: ignore[type-var]
     app.on_revoked("orders")(numbers)  # type: ignore[type-var]
     app.on_revoked("orders")(three)  # type: ignore[type-var]
