@@ -1,9 +1,12 @@
-"""Calls the ``on_caught_up`` hooks, when everything that was there at an assignment is handled."""
+"""Finds out when everything that was there at an assignment is handled.
+
+Then it calls the ``on_caught_up`` hooks, and a channel with ``ready = "caught-up"`` is ready.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -47,6 +50,13 @@ class AssignmentEnds:
         """The partitions with records that are not handled."""
         return frozenset(log.partition for log in self._left)
 
+    def records_left(self, positions: Mapping[TopicPartition, int]) -> float:
+        """Return how many records are left. Infinite: an end or a position is not known yet."""
+        return sum(
+            max(0, log.end - positions[log.partition]) if log.partition in positions else inf
+            for log in self._left
+        )
+
     def found(self, ends: Mapping[TopicPartition, int]) -> None:
         """Note where logs end now. The first answer counts, and later ones that are lower."""
         for log in self._left:
@@ -58,8 +68,31 @@ class AssignmentEnds:
         return not self._left
 
 
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What a client has to handle until it has caught up."""
+
+    partitions: int
+    # Infinite: it is not known yet.
+    records: float
+
+
+def not_caught_up(clients: Iterable[CatchUp]) -> str | None:
+    """Return why a channel with ``ready = "caught-up"`` is not ready. None: it has caught up."""
+    behind = [one for client in clients if (one := client.behind()) is not None]
+    if not behind:
+        return None
+    partitions = sum(one.partitions for one in behind)
+    records = sum(one.records for one in behind)
+    if records == inf:
+        return "catching up: it is not known yet how many records are left"
+    of = f"{partitions} partition{'' if partitions == 1 else 's'}"
+    left = f"{records:.0f} record{'' if records == 1 else 's'}"
+    return f"catching up: {left} in {of} left to handle"
+
+
 class CatchUp:
-    """Calls the ``on_caught_up`` hooks of one client, once for each assignment."""
+    """Watches whether one client has caught up, and calls its hooks once for each assignment."""
 
     def __init__(
         self,
@@ -68,6 +101,8 @@ class CatchUp:
         hooks: Sequence[PartitionHook],
         consumer: Callable[[], Consumer | None],
         exit: Callable[[BaseException], None],
+        *,
+        delays_readiness: bool,
     ) -> None:
         self._channel = context.channel
         self._clock = context.clock
@@ -77,6 +112,11 @@ class CatchUp:
         self._consumer = consumer
         # Called when a hook asks the process to end.
         self._exit = exit
+        self._delays_readiness = delays_readiness
+        # An assignment with partitions was caught up. A later one does not take readiness back.
+        self._has_caught_up = False
+        # What is left of the assignment that is watched.
+        self._ends: AssignmentEnds | None = None
         self._assignments = 0
         # The last assignment that was caught up.
         self._reached = 0
@@ -86,7 +126,7 @@ class CatchUp:
 
     @property
     def is_wanted(self) -> bool:
-        return bool(self._hooks)
+        return bool(self._hooks) or self._delays_readiness
 
     @property
     def is_reached(self) -> bool:
@@ -98,9 +138,23 @@ class CatchUp:
         """Whether the hooks of this assignment are still to be called, or have not ended."""
         return self.is_wanted and self._told != self._assignments
 
+    def behind(self) -> Behind | None:
+        """Return what is left until the channel may be ready. None: nothing is.
+
+        Without an assignment nothing is known. Health says then that there is none.
+        """
+        if not self._delays_readiness or self._has_caught_up or self.is_reached:
+            return None
+        if self._ends is None:
+            return None if self._assignments == 0 else Behind(0, inf)
+        return Behind(
+            partitions=len(self._ends.left), records=self._ends.records_left(self._handled())
+        )
+
     def begins(self) -> None:
         """Note that an assignment has come. It replaces one that was not caught up."""
         self._assignments += 1
+        self._ends = None
         self._began.set()
 
     async def run(self) -> None:
@@ -110,7 +164,8 @@ class CatchUp:
             self._began.clear()
             assignment = self._assignments
             if partitions := self._table.ours:
-                await self._watch(AssignmentEnds(partitions), assignment)
+                self._ends = AssignmentEnds(partitions)
+                await self._watch(self._ends, assignment)
             else:
                 self._reached = assignment
                 self._told = assignment
@@ -121,19 +176,19 @@ class CatchUp:
             now = self._clock.monotonic()
             if now >= ask_at:
                 ask_at = now + await self._ask(ends)
-            trackers = self._table.trackers
-            if ends.handled(
-                {
-                    partition: trackers[partition].safe
-                    for partition in ends.left
-                    if partition in trackers
-                }
-            ):
+            if ends.handled(self._handled()):
                 self._reached = assignment
+                self._has_caught_up = True
                 await self._call_hooks(ends.partitions)
                 self._told = assignment
                 return
             await asyncio.sleep(LOOK_S)
+
+    def _handled(self) -> dict[TopicPartition, int]:
+        """Return partition -> the position before which every record is handled."""
+        trackers = self._table.trackers
+        left = frozenset() if self._ends is None else self._ends.left
+        return {partition: trackers[partition].safe for partition in left if partition in trackers}
 
     async def _ask(self, ends: AssignmentEnds) -> float:
         """Ask where the logs end of what is left; return in how many seconds to ask again."""

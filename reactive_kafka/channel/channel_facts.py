@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reactive_kafka.channel.caught_up import not_caught_up
 from reactive_kafka.channel.channel_session import ChannelSession
 from reactive_kafka.channel.client_connection import CONNECTING
 from reactive_kafka.channel.status import ChannelStatus
@@ -225,6 +226,8 @@ def _not_ready(session: ChannelSession, state: ChannelState, now: float) -> Iter
             "done",
         ):
             yield f"the last commit was not stored: {why}"
+    if why := not_caught_up(client.catch_up for client in session.clients.consumers):
+        yield why
     yield from session.hook.not_ready()
     yield from session.schemas.not_ready() if session.schemas is not None else ()
     yield from session.acknowledger.not_ready

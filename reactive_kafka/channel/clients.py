@@ -189,7 +189,12 @@ class ChannelConsumer:
         )
         hooks = role.hooks.on_caught_up
         self.catch_up = CatchUp(
-            context, self.table, hooks, lambda: self.committer.consumer, self.signals.exit
+            context,
+            self.table,
+            hooks,
+            lambda: self.committer.consumer,
+            self.signals.exit,
+            delays_readiness=settings.ready == "caught-up" and not role.is_for_retries,
         )
 
     def _make_fetching(self, role: ClientRole, reports: AssignmentReports) -> None:

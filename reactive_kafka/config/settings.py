@@ -69,6 +69,7 @@ OnRecreatedTopic = Literal["beginning", "fail"]
 OffsetReset = Literal["latest", "earliest", "none"]
 Keyless = Literal["ordered", "unordered"]
 Unmatched = Literal["nack", "skip"]
+ReadyWhen = Literal["assigned", "caught-up"]
 MetadataStrategy = Literal["current", "exact"]
 
 FORMAT = choice(*FORMATS, imported="module:function")
@@ -323,6 +324,12 @@ class IncomingSettings:
         " position.",
     )
     health_enabled: bool = setting(BOOLEAN, True, _HEALTH)
+    ready: ReadyWhen = setting(
+        choice(*get_args(ReadyWhen)),
+        "assigned",
+        "When a channel that has started is ready: with its assignment, or once it has handled "
+        "what was in its partitions then.",
+    )
     tracing_enabled: bool = setting(BOOLEAN, True, _TRACING)
     checkpoint: CheckpointSettings | None = field(default=None, metadata=table(CheckpointSettings))
     retry: RetrySettings = field(default_factory=RetrySettings, metadata=table(RetrySettings))

@@ -27,6 +27,8 @@ def unused_settings(
         for key, value in batch_settings.items():
             if key in own and value != INCOMING.keys[key].parsed_default:
                 yield f"{own[key]}: has no effect: no Batch handler has this channel"
+    if settings.ready != "assigned" and not settings.health_enabled and "ready" in own:
+        yield f"{own['ready']}: has no effect: health_enabled = false takes it out of every probe"
     if not handlers and "concurrency_per_partition" in own:
         yield f"{own['concurrency_per_partition']}: has no effect: no handler has this channel"
     if settings.broadcast and "broadcast" in own and len(handlers) < 2:

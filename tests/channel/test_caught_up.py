@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,3 +39,13 @@ def test_a_log_that_ends_sooner_by_now_has_less_to_handle_and_one_that_grows_no_
     assert not ends.handled({tp(): 7})
     ends.found({tp(): 5})
     assert ends.handled({tp(): 5})
+
+
+def test_how_many_records_are_left_is_known_when_every_end_and_position_is() -> None:
+    ends = AssignmentEnds(frozenset({tp(0), tp(1)}))
+    assert ends.records_left({tp(0): 0, tp(1): 0}) == inf
+    ends.found({tp(0): 5, tp(1): 3})
+    assert ends.records_left({tp(0): 1}) == inf
+    assert ends.records_left({tp(0): 1, tp(1): 1}) == 6
+    ends.handled({tp(0): 1, tp(1): 7})
+    assert ends.records_left({tp(0): 1}) == 4

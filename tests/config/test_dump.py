@@ -50,6 +50,7 @@ def test_a_dump_says_what_is_in_effect_in_the_words_of_the_file() -> None:
                 "drain_timeout": "30s",
                 "revoke_grace": "5s",
                 "health_enabled": True,
+                "ready": "assigned",
                 "tracing_enabled": True,
                 "spark": {"batch_max_bytes": "1MiB"},
                 "bootstrap_servers": "a:1,b:2",
