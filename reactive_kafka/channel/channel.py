@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import Future
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from typing import Any
 
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
+from reactive_kafka.channel.handled_waits import HandledWaits
 from reactive_kafka.channel.iteration import messages
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.named_functions import MetadataReader
@@ -21,6 +23,7 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.observe.facts import ChannelFacts
+from reactive_kafka.outgoing.emitter import RecordMetadata
 from reactive_kafka.partitions.partition import lag_begins
 from reactive_kafka.partitions.start_choice import Where, check_where
 from reactive_kafka.records import PartitionLike, TopicPartition, as_partition
@@ -46,6 +49,7 @@ class Channel:
         self._settings = lifecycle.settings
         self._reader = MetadataReader(lifecycle.settings)
         self._home = HomeLoop()
+        self._handled_waits = HandledWaits(lifecycle)
 
     def __repr__(self) -> str:
         return f"<Channel {self.name!r}>"
@@ -242,6 +246,67 @@ class Channel:
                 if behind is not None:
                     found[partition] = max(0, end - behind)
         return found
+
+    async def handled(self, confirmation: RecordMetadata, *, timeout: float | None = None) -> None:
+        """Wait until this channel has handled a record that was sent, to read your own write.
+
+        A record is handled when it is settled: acked, skipped by a filter, or nacked and its
+        failure strategy carried out, also as a dead letter. It returns at once if the channel is
+        past the record already, also in an earlier run or because reading began behind it, and for
+        a record that compaction has removed. While the channel has no assignment it waits.
+
+            confirmation = await app.emitter("orders").send(order)
+            await app.channel("orders").handled(confirmation, timeout=5)
+
+        Args:
+            confirmation: What :meth:`Emitter.send` has returned. One that another process got can
+                be written as ``RecordMetadata(topic, partition, offset)``.
+            timeout: In seconds. None: without a bound.
+
+        Raises:
+            TypeError: It is no RecordMetadata.
+            ValueError: The channel does not read that topic, partition or offset. Or the broker has
+                not said where the record is (``acks = 0``).
+            NotOwnerError: The partition is another member's, or was taken away. It is raised at
+                once, or after 5 s if this member has no partition at all.
+            ChannelClosedError: The channel has failed for good, or stops.
+            TimeoutError: The timeout has passed. The record may still be handled.
+
+        Cancellation:
+            Safe.
+        """
+        partition = self._sent_to(confirmation)
+        offset = confirmation.offset
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                await self._handled_waits.wait(partition, offset)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise TimeoutError(
+                f"channel {self.name!r} has not handled {partition} offset {offset} within "
+                f"{timeout:g} s"
+            ) from None
+
+    def _sent_to(self, confirmation: RecordMetadata) -> TopicPartition:
+        """Return the partition of a record that this channel reads. Raises as :meth:`handled`."""
+        if not isinstance(confirmation, RecordMetadata):
+            raise TypeError(
+                "handled() takes the RecordMetadata that `await emitter.send(...)` returns, not "
+                f"{type(confirmation).__name__}"
+            )
+        topic, number, offset = confirmation
+        partition = TopicPartition(topic, number)
+        if not self._settings.subscription.includes(partition):
+            raise ValueError(f"channel {self.name!r} does not read {partition}")
+        if offset < 0:
+            raise ValueError(
+                "the broker has not said where it has stored the record, as with acks = 0"
+            )
+        ranges = self._settings.ranges.get(partition)
+        if ranges is not None and not ranges.count(offset, offset + 1):
+            raise ValueError(f"channel {self.name!r} does not read {partition} offset {offset}")
+        return partition
 
     def ack_up_to(self, message: Message[Any], metadata: str | None = None) -> Future[bool]:
         """Ack a message, and every message delivered before it in its partition.

@@ -63,7 +63,7 @@ def _in_window(
     if index is None:
         is_in_window = found["first_unsettled"] <= offset < tracker.position
         return {**found, "stage": "absent" if is_in_window else None}
-    stage = _stage(tracker, index)
+    stage = stage_of(tracker, index)
     found["stage"] = stage
     if stage == "handling":
         since = tracker.started[index - tracker.base]
@@ -74,7 +74,8 @@ def _in_window(
     return found
 
 
-def _stage(tracker: OffsetTracker, index: int) -> Stage:
+def stage_of(tracker: OffsetTracker, index: int) -> Stage:
+    """Return where a record in the window is on its way, by its arrival number."""
     if tracker.is_settled(index):
         return "settled"
     if not tracker.is_open(index):

@@ -372,6 +372,7 @@ async def a_channel(channel: Channel) -> None:
     await channel.commit({partition: 17})
     assert_type(await channel.committed(), dict[TopicPartition, int | None])
     assert_type(await channel.lag(), dict[TopicPartition, int])
+    await channel.handled(rk.RecordMetadata("orders", 0, 17), timeout=5)
     assert_type(channel.store_offset_metadata(("orders", 0), "sum=3"), bool)
     assert_type(await channel.offset_metadata(partition), Any)
     assert_type(channel.assignment, frozenset[TopicPartition])

@@ -1,0 +1,153 @@
+"""Waits until a channel has handled a record, so that an application can read its own write."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from math import inf
+
+from reactive_kafka.channel.lifecycle import ChannelLifecycle
+from reactive_kafka.channel.record_lookup import stage_of
+from reactive_kafka.errors import ChannelClosedError, NotOwnerError
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
+
+FIRST_LOOK_S = 0.002
+"""How soon this looks again after the first look."""
+LOOK_S = 0.05
+"""How often it looks at most seldom. The next look comes after a tenth of the wait so far."""
+UNDECIDED_S = 5.0
+"""How long a partition may belong to nobody. In a rebalance of an eager group it does."""
+
+
+@dataclass(slots=True)
+class _HandledWait:
+    partition: TopicPartition
+    offset: int
+    handled: asyncio.Future[None]
+    began: float
+    # The tracker that had the partition at the last look.
+    last: OffsetTracker | None = None
+    # Since when the partition is not ours, while it may still come. Infinite: it is ours.
+    undecided_since: float = inf
+
+    @property
+    def record(self) -> str:
+        return f"{self.partition} offset {self.offset}"
+
+
+class HandledWaits:
+    """All who wait for records of one channel.
+
+    Settling a record tells nobody, because that would cost each record something. So a timer looks
+    while somebody waits.
+    """
+
+    def __init__(self, channel: ChannelLifecycle) -> None:
+        self._channel = channel
+        self._clock = channel.services.clock
+        self._waiters: list[_HandledWait] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def wait(self, partition: TopicPartition, offset: int) -> None:
+        """Wait until a record is settled. Raises as ``Channel.handled`` does.
+
+        Cancellation:
+            Nothing is left behind.
+        """
+        now = self._clock.monotonic()
+        handled = asyncio.get_running_loop().create_future()
+        waiter = _HandledWait(partition, offset, handled, now)
+        if self._is_handled(waiter, now):
+            return
+        self._waiters.append(waiter)
+        self._look_later(now)
+        await handled
+
+    def _look_later(self, now: float) -> None:
+        youngest_s = now - max(waiter.began for waiter in self._waiters)
+        wait_s = min(LOOK_S, max(FIRST_LOOK_S, youngest_s / 10))
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._look)
+
+    def _look(self) -> None:
+        now = self._clock.monotonic()
+        for waiter in self._waiters:
+            if waiter.handled.done():
+                # The caller was cancelled.
+                continue
+            try:
+                if self._is_handled(waiter, now):
+                    waiter.handled.set_result(None)
+            except Exception as error:
+                waiter.handled.set_exception(error)
+        self._waiters = [waiter for waiter in self._waiters if not waiter.handled.done()]
+        self._timer = None
+        if self._waiters:
+            self._look_later(now)
+
+    def _is_handled(self, waiter: _HandledWait, now: float) -> bool:
+        """Return whether a record is settled.
+
+        Raises:
+            ChannelClosedError: The channel will not handle it.
+            NotOwnerError: Its partition is another member's.
+        """
+        clients = self._channel.session.clients.consumers
+        owner = next((one for one in clients if waiter.partition in one.table.ours), None)
+        tracker = None if owner is None else owner.table.trackers.get(waiter.partition)
+        if tracker is not None and has_passed(tracker, waiter.offset):
+            return True
+        if waiter.last is not tracker and was_committed(waiter.last, waiter.offset):
+            # It was settled after the last look, and then the partition went.
+            return True
+        waiter.last = tracker
+        self._check_goes_on(waiter, tracker)
+        if owner is not None:
+            waiter.undecided_since = inf
+        elif self._channel.status.state == "running":
+            # Between two assignments a member has no partition at all.
+            has_some = all(client.table.ours for client in clients)
+            waiter.undecided_since = min(waiter.undecided_since, now)
+            if has_some or now - waiter.undecided_since >= UNDECIDED_S:
+                raise NotOwnerError(
+                    f"channel {self._channel.name!r}: {waiter.partition} is not ours, so another "
+                    f"member of the group handles offset {waiter.offset}"
+                )
+        return False
+
+    def _check_goes_on(self, waiter: _HandledWait, tracker: OffsetTracker | None) -> None:
+        status = self._channel.status
+        if status.may_go_on or status.state == "starting":
+            return
+        if status.state == "stopping" and tracker is not None:
+            index = tracker.index_of(waiter.offset)
+            if index is not None and stage_of(tracker, index) in ("handling", "failing"):
+                # Handlers that run may end within drain_timeout.
+                return
+        error = ChannelClosedError(
+            f"channel {self._channel.name!r} has {_PAST.get(status.state, status.state)} before it "
+            f"has handled {waiter.record}"
+        )
+        error.__cause__ = status.failure
+        raise error
+
+
+_PAST = {"stopping": "stopped"}
+
+
+def was_committed(tracker: OffsetTracker | None, offset: int) -> bool:
+    """Return whether a position behind *offset* was committed, also before the assignment ended."""
+    return tracker is not None and tracker.committed is not None and tracker.committed > offset
+
+
+def has_passed(tracker: OffsetTracker, offset: int) -> bool:
+    """Return whether the record at *offset* is settled, or the log does not have it."""
+    if tracker.safe > offset:
+        return True
+    index = tracker.index_of(offset)
+    if index is None:
+        # A gap between the records in the window, as compaction makes them.
+        return offset < tracker.position
+    return tracker.is_settled(index)
