@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, cast, overload
 
@@ -164,6 +164,17 @@ class Headers(Sequence[tuple[str, bytes | None]]):
         return f"Headers({list(self._pairs)!r})"
 
 
+class RecordOrigin(Protocol):
+    """A message, as a Record names it."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """What a handler returns, or an emitter sends, to say more than the value.
@@ -176,6 +187,8 @@ class Record:
         timestamp: An aware datetime; None lets the producer take the time of sending.
         topic: Replaces the channel's topic.
         channel: With several ``@app.outgoing``: send to this channel only.
+        origin: The message of a batch that the record was made of. If the record is refused, only
+            that message is nacked, and not the batch. Outputs of other functions need none.
 
     Raises:
         TypeError: A field has another type. It is raised when the record is created, not when it is
@@ -190,6 +203,7 @@ class Record:
     timestamp: datetime | None = None
     topic: str | None = None
     channel: str | None = None
+    origin: RecordOrigin | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         # Most records have only a value and a key, and each comparison here costs each record time.
@@ -205,6 +219,8 @@ class Record:
             raise TypeError(
                 f"Record(channel={shown(self.channel)}): expected the name of an outgoing channel"
             )
+        if self.origin is not None and not hasattr(self.origin, "offset"):
+            raise TypeError(f"Record(origin={shown(self.origin)}): expected a message of the batch")
 
 
 def _checked_headers(headers: object) -> HeaderPairs:

@@ -17,6 +17,7 @@ from reactive_kafka.errors import (
     text_of,
 )
 from reactive_kafka.formats import SchemaMissing
+from reactive_kafka.outgoing.batch_origins import BatchOrigins, names_origins
 from reactive_kafka.outgoing.handler_records import AckingRecord, HandlerRecord
 from reactive_kafka.outgoing.outgoing_channel import AroundSend, OutgoingChannel, sender_of
 from reactive_kafka.outgoing.output_routing import OutputRouting, Prepared
@@ -168,9 +169,12 @@ class Outputs:
         receipt.seal()
 
     async def answer_batch(self, result: Any, batch: Batch[Any]) -> None:
-        """Send the result of a batch; returns when all is written, and the caller settles it."""
+        """Send the result of a batch; returns when all is written, and the caller settles it.
+
+        A message that a refused Record names as its origin is nacked, and the others are written.
+        """
         try:
-            await self.write(result)
+            await self.write(result, batch=batch if self._settles else None)
         except BaseException as error:
             if self._is_of_output(error):
                 _report_lost(batch, error)
@@ -183,13 +187,16 @@ class Outputs:
         """
         return not self._yields or isinstance(error, EncodeError | BrokerError | ConfigError)
 
-    async def write(self, result: Any, source: RawRecord | None = None) -> None:
+    async def write(
+        self, result: Any, source: RawRecord | None = None, batch: Batch[Any] | None = None
+    ) -> None:
         """Send a result, or all that a generator yields; returns when the brokers have it.
 
         After a failure nothing more is sent. What was written by then stays.
 
         Args:
             source: The incoming record that the result was made of.
+            batch: The messages that Records may name as their origins. None: origins do not count.
 
         Raises:
             BaseException: The first failure.
@@ -199,8 +206,11 @@ class Outputs:
         """
         done: Future[None] = asyncio.get_running_loop().create_future()
         receipt = CallbackReceipt(partial(settle, done))
+        origins = None if batch is None else BatchOrigins(batch, receipt, _fail_origin)
         try:
-            await self._put_all(result, source, receipt)
+            await self._put_all(result, source, receipt, origins)
+            if origins is not None:
+                origins.seal()
             receipt.seal()
             with self._waiting_for_writes():
                 await done
@@ -208,6 +218,8 @@ class Outputs:
             await left.leave()
         finally:
             receipt.void()
+            if origins is not None:
+                origins.void()
             if done.done() and not done.cancelled():
                 # If the function raised by itself this error is not looked at, and asyncio would
                 # log that.
@@ -230,14 +242,29 @@ class Outputs:
         receipt.seal()
 
     async def _put_all(
-        self, result: Any, source: RawRecord | None, receipt: CallbackReceipt
+        self,
+        result: Any,
+        source: RawRecord | None,
+        receipt: CallbackReceipt,
+        origins: BatchOrigins | None = None,
     ) -> None:
         async def put(value: Any) -> bool:
-            await self._routing.send(value, source, partial(_put, receipt))
+            if origins is None or not names_origins(value):
+                await self._routing.send(value, source, partial(_put, receipt))
+                return receipt.is_over
+            # One by one, so that a record that cannot be sent holds up no other.
+            for record in self._routing.records_of(value):
+                if names_origins(record):
+                    await origins.send(record, partial(self._send, record, source))
+                else:
+                    await self._send(record, source, receipt)
             # True: a record has failed already.
             return receipt.is_over
 
         await self._routing.send_all(result, put)
+
+    async def _send(self, value: Any, source: RawRecord | None, receipt: CallbackReceipt) -> None:
+        await self._routing.send(value, source, partial(_put, receipt))
 
 
 class TransactionalOutputs:
@@ -331,6 +358,12 @@ def _settle(message: Message[Any], error: BaseException | None) -> None:
         nacks.left(message, error)
     else:
         nacks.failed(message, error)
+
+
+def _fail_origin(message: Message[Any], error: BaseException) -> None:
+    """Nack a message of a batch, one of whose records is refused."""
+    _report_lost((message,), error)
+    verdicts_of(message.tracker).channel.nacks.failed(message, error)
 
 
 def _report_failure(message: Message[Any], error: BaseException | None) -> None:

@@ -11,7 +11,7 @@ import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from reactive_kafka import App, Message, Record, TopicPartition
+from reactive_kafka import App, Batch, Message, Record, TopicPartition
 from reactive_kafka.events import RecordIgnored, TransactionAborted
 from tests.app.helpers import Recorder
 from tests.broker.hazards.faults import until
@@ -136,3 +136,46 @@ async def test_an_output_that_is_too_large_among_others_costs_as_many_calls_as_t
     assert "MessageSizeTooLarge" in recorder.of(RecordIgnored)[0].reason
     assert not recorder.of(TransactionAborted)
     await committed_values(kafka, topics.invoices, 0)
+
+
+async def test_only_the_origin_of_an_output_that_is_too_large_is_nacked(
+    kafka: str, topics: Topics
+) -> None:
+    recorder = Recorder()
+    app = App(
+        {
+            "kafka": {"bootstrap_servers": kafka},
+            "http": {"enabled": False},
+            "incoming": {
+                "orders": {
+                    "topic": topics.orders,
+                    "group_id": topics.orders,
+                    "auto_offset_reset": "earliest",
+                    "value_deserializer": "bytes",
+                    "failure_strategy": "ignore",
+                    "batch_max_records": 4,
+                    "batch_max_wait": "5s",
+                }
+            },
+            "outgoing": {"invoices": {"topic": topics.invoices}},
+        },
+        observer=recorder,
+    )
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def invoice(batch: Batch[bytes]) -> list[Record]:
+        return [
+            Record(
+                b"x" * 2 * LIMIT_BYTES if each.payload == b"large" else each.payload, origin=each
+            )
+            for each in batch
+        ]
+
+    async with aiokafka.AIOKafkaProducer(bootstrap_servers=kafka) as producer:
+        for value in (b"1", b"large", b"2"):
+            await producer.send_and_wait(topics.orders, value, partition=0)
+    async with app:
+        await until_committed(app, {TopicPartition(topics.orders, 0): 4})
+    assert [ignored.offset for ignored in recorder.of(RecordIgnored)] == [2]
+    assert sorted(await committed_values(kafka, topics.invoices, 3)) == [b"1", b"2", b"order"]

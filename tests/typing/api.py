@@ -195,7 +195,7 @@ def in_a_thread(report: dict[str, int]) -> None: ...
 @app.outgoing("ticks")
 async def many(message: Message[Order]) -> AsyncIterator[Record]:
     yield Record({"tick": 1}, key="a", headers=[("tenant", b"x")], timestamp=datetime.now(UTC))
-    yield Record("seen", headers=message.headers)
+    yield Record("seen", headers=message.headers, origin=message)
     yield Record(None, b"a", partition=0, topic="ticks", channel="ticks")
 
 
