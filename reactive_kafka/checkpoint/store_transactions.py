@@ -29,6 +29,7 @@ from reactive_kafka.errors import (
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import verdicts_of
+from reactive_kafka.verdicts.attempt_time import not_counted
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 
 StoreTransaction = AbstractAsyncContextManager[Any]
@@ -108,7 +109,8 @@ class StoreTransactions:
         for part in parts:
             part.tracker.stop_clock([delivery.index for delivery in part.deliveries], since)
         try:
-            yield
+            with not_counted():
+                yield
         except (FatalBrokerError, CorruptCheckpointError) as error:
             failure = CheckpointStoreError(f"channel {self._name!r}: its checkpoint store: {error}")
             failure.__cause__ = error

@@ -210,6 +210,11 @@ class IncomingSettings:
         "Stop the channel at a poison record, pause its partition, write it to the "
         "dead-letter topic, or only report it.",
     )
+    attempt_timeout_s: float | None = setting(
+        SOME_TIME,
+        None,
+        "Cancel a handler that takes longer. The attempt fails with a `TimeoutError`.",
+    )
     failure_strategy: str = setting(
         FAILURE,
         "fail",

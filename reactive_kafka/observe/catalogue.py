@@ -226,8 +226,8 @@ ABANDONED_HANDLERS = _gauge(
     "abandoned_handlers",
     "calls",
     _CHANNEL,
-    "Handler calls that a revocation, a stop or the end of poison stopped waiting for, since the"
-    " start.",
+    "Handler calls that a revocation, a stop or the end of poison stopped waiting for, and threads"
+    " past attempt_timeout, since the start.",
 )
 CHANNEL_UP = _gauge(
     "channel_up", "", _CHANNEL, "1 while the channel's check in /health is UP, else 0."

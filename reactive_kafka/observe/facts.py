@@ -221,7 +221,8 @@ class ChannelFacts:
     rebalances: Mapping[str, int]
     # Target (earliest, latest) -> partitions whose position was reset by policy.
     resets: Mapping[str, int]
-    # Calls that a revocation, a stop or the end of poison stopped waiting for.
+    # Calls that a revocation, a stop or the end of poison stopped waiting for, and threads of
+    # attempts that took longer than ``attempt_timeout``.
     abandoned_handlers: int
     # on_unreadable -> offsets that could not be read.
     unreadable: Mapping[str, int] = field(default_factory=dict)

@@ -29,8 +29,9 @@ def unused_settings(
                 yield f"{own[key]}: has no effect: no Batch handler has this channel"
     if settings.ready != "assigned" and not settings.health_enabled and "ready" in own:
         yield f"{own['ready']}: has no effect: health_enabled = false takes it out of every probe"
-    if not handlers and "concurrency_per_partition" in own:
-        yield f"{own['concurrency_per_partition']}: has no effect: no handler has this channel"
+    for key in ("attempt_timeout", "concurrency_per_partition"):
+        if not handlers and key in own:
+            yield f"{own[key]}: has no effect: no handler has this channel"
     if settings.broadcast and "broadcast" in own and len(handlers) < 2:
         count = "one handler" if handlers else "no handler"
         yield f"{own['broadcast']}: has no effect: the channel has {count}"

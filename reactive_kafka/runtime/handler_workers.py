@@ -7,10 +7,12 @@ from contextvars import Context
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
+from typing import Any
 
 from anyio import CapacityLimiter
 
 from reactive_kafka.channel.blueprint import MakeWorkers
+from reactive_kafka.config.kinds import show_duration
 from reactive_kafka.delivery.assembly import (
     batch_workers,
     broadcast_workers,
@@ -33,6 +35,7 @@ from reactive_kafka.outgoing.target import Target
 from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
 from reactive_kafka.planning.channel_plans import HandlerPlan, IncomingPlan, MemoryPlan, is_chosen
 from reactive_kafka.tracing.channel_watch import CallWatch
+from reactive_kafka.verdicts.attempt_time import within
 from reactive_kafka.verdicts.delivery_hook import Call
 from reactive_kafka.verdicts.unawaited import checking
 
@@ -71,7 +74,7 @@ def handler_workers(
     ]
     reading = plan.reading
     common = Invocation(
-        call=_call_of(handlers[0], surroundings),
+        call=_call_of(handlers[0], surroundings, None),
         decode=reading.decode,
         decode_record=reading.decode_record,
         wants_message=False,
@@ -133,18 +136,17 @@ def _invocation(
         returns=handler.returns,
     )
     invocation = replace(
-        common,
-        call=_call_of(plan, surroundings),
-        wants_message=takes_message(handler, plan.middleware),
-        emit=outputs,
+        common, wants_message=takes_message(handler, plan.middleware), emit=outputs
     )
 
     def make(setup: WorkerSetup) -> Invocation:
         watched = None
         if watch is not None:
             watched = partial(watch.around, durations=setup.totals.durations)
+        limit = _attempt_limit(setup, plan)
         made = replace(
             invocation,
+            call=_call_of(plan, surroundings, limit),
             around=_nested(setup.origins.around, watched),
             acks_by_message=setup.channel.watch is not None,
         )
@@ -166,18 +168,47 @@ def _nested(
     return lambda call: outer(inner(call))
 
 
-def _call_of(plan: HandlerPlan, surroundings: HandlerSurroundings) -> Call:
-    """Return the call of a handler, with its middleware around it."""
+def _attempt_limit(setup: WorkerSetup, plan: HandlerPlan) -> Callable[[Call], Call] | None:
+    """Return what puts ``attempt_timeout`` around a call of a handler; None: there is none."""
+    limit_s = setup.settings.attempt_timeout_s
+    if limit_s is None:
+        return None
+    text = f"the handler took longer than attempt_timeout = {show_duration(limit_s)}"
+    runs_in_thread = not plan.handler.is_async
+
+    def timed_out() -> BaseException:
+        if not runs_in_thread:
+            return TimeoutError(text)
+        setup.totals.abandoned += 1
+        return TimeoutError(f"{text}; its thread cannot be cancelled and still runs")
+
+    return partial(within, limit_s=limit_s, timed_out=timed_out)
+
+
+def _call_of(
+    plan: HandlerPlan, surroundings: HandlerSurroundings, limit: Callable[[Call], Call] | None
+) -> Call:
+    """Return the call of a handler, with its middleware around it, and *limit* around both."""
     handler = plan.handler
     has_emitters = surroundings.has_emitters
     if handler.yields:
-        return generating(handler, plan.middleware, has_emitters=has_emitters)
+        make_run = generating(handler, plan.middleware, has_emitters=has_emitters)
+        return make_run if limit is None else _limiting_run(make_run, limit)
     function = handler.function
     if not handler.is_async:
         # The workers are the limit of calls in threads. With a limit on the threads, one that never
         # returns would keep a place from other channels.
         function = as_async(handler.function, CapacityLimiter(inf))
     call = in_middleware(handler, plan.middleware, function)
-    if not has_emitters:
-        return call
-    return checking(call, f"handler {handler.name}", in_thread=not handler.is_async)
+    if has_emitters:
+        call = checking(call, f"handler {handler.name}", in_thread=not handler.is_async)
+    return call if limit is None else limit(call)
+
+
+def _limiting_run(make_run: Call, limit: Callable[[Call], Call]) -> Call:
+    """Return *make_run* with *limit* around the run that it returns, which is the attempt."""
+
+    async def call(given: Any) -> Any:
+        return limit(await make_run(given))
+
+    return call

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Protocol
 
 from reactive_kafka.tracking.tracker import OffsetTracker
+from reactive_kafka.verdicts.attempt_time import ATTEMPT
 
 Held = tuple[OffsetTracker, Sequence[int]]
 """Records of one partition, by arrival number."""
@@ -41,11 +42,12 @@ that most waits need no second look at the records.
 class not_ageing:
     """A context manager: the records that its caller has do not age while the block runs.
 
-    Blocks may be nested, and several tasks of a handler may be in one at once. Outside of handlers
-    it does nothing. It is for the loop of the application only.
+    The time does not count for ``attempt_timeout`` either. Blocks may be nested, and several tasks
+    of a handler may be in one at once. Outside of handlers it does nothing. It is for the loop of
+    the application only.
     """
 
-    __slots__ = ("_holder", "_loop", "_since", "_stopped", "_timer")
+    __slots__ = ("_attempt", "_holder", "_loop", "_since", "_stopped", "_timer")
 
     def __enter__(self) -> None:
         self._holder = HOLDER.get()
@@ -54,6 +56,9 @@ class not_ageing:
         self._loop = asyncio.get_running_loop()
         # The loop's time is the monotonic time of the application's clock.
         self._since = self._loop.time()
+        self._attempt = ATTEMPT.get()
+        if self._attempt is not None:
+            self._attempt.wait_begins(self._since)
         # The records whose clocks were stopped; None: none yet.
         self._stopped: list[Held] | None = None
         self._timer = self._loop.call_later(NOTICED_S, self._stop)
@@ -68,6 +73,8 @@ class not_ageing:
             return
         self._timer.cancel()
         now = self._loop.time()
+        if self._attempt is not None:
+            self._attempt.wait_ends(now)
         if self._stopped is None and now > self._since:
             self._stop(briefly=True)
         for tracker, indexes in self._stopped or ():

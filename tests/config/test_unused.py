@@ -90,6 +90,14 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
             incoming(concurrency_per_partition=5, ordering="unordered", spark={}),
             "5: has no effect: it limits handlers",
         ),
+        (
+            incoming(attempt_timeout="5m"),
+            "attempt_timeout = '5m': has no effect: a record is poison before its attempt has taken so long",
+        ),
+        (
+            incoming(attempt_timeout="5m", spark={}, unprocessed_record_max_age=0),
+            "attempt_timeout = '5m': has no effect: it limits handlers, and a Spark job is limited by spark.timeout",
+        ),
         (incoming(checkpoint=STORED), CHECKPOINT),
         (
             incoming(key="header:tenant"),

@@ -59,6 +59,7 @@ def _of_poison(view: View) -> Contradictions:
         why = "has no effect: unprocessed_record_max_age = 0 turns off the watch that finds poison"
         yield ("on_poison", "unprocessed_record_max_age"), why
     if view.commit_strategy != "ignore":
+        yield from _poison_before_timeout(view, age)
         return
     why = 'has no effect: with commit_strategy = "ignore" no record ever becomes poison'
     # Restarts use the age, too.
@@ -70,6 +71,16 @@ def _of_poison(view: View) -> Contradictions:
     inherits_both = inherits_strategy and view["on_poison"] in NEED_COMMITS
     if age and (view.differs("on_poison") or inherits_both):
         yield ("on_poison", *COMMITS), why
+
+
+def _poison_before_timeout(view: View, age: float) -> Contradictions:
+    limit = view["attempt_timeout"]
+    if limit is not None and 0 < age <= limit and view["on_poison"] != "warn":
+        yield (
+            ("attempt_timeout", "unprocessed_record_max_age"),
+            "has no effect: a record is poison before its attempt has taken so long; raise "
+            "unprocessed_record_max_age above the attempt_timeout of all attempts together",
+        )
 
 
 def _of_attempts(view: View) -> Contradictions:
@@ -98,6 +109,11 @@ def _of_spark(view: View) -> Contradictions:
             ("concurrency_per_partition", *inside("spark")),
             "has no effect: it limits handlers, and Spark jobs are limited by "
             "spark.max_concurrent_jobs",
+        )
+    if view.is_spark and view.differs("attempt_timeout"):
+        yield (
+            ("attempt_timeout", *inside("spark")),
+            "has no effect: it limits handlers, and a Spark job is limited by spark.timeout",
         )
     if view.differs("spark.batch_max_bytes") and view["spark.mode"] == "ranges":
         why = 'has no effect: with spark.mode = "ranges" no bytes are counted'

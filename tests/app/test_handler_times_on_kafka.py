@@ -1,0 +1,92 @@
+"""``attempt_timeout`` on a real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Any
+
+import aiokafka
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+from reactive_kafka import App
+from tests.broker.hazards.faults import until
+
+pytestmark = pytest.mark.kafka
+
+
+async def topic_with(servers: str, *values: bytes) -> str:
+    """A new topic with these values in partition 0."""
+    topic = f"orders-{uuid.uuid4().hex[:8]}"
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        for value in values:
+            await producer.send_and_wait(topic, value, partition=0)
+    return topic
+
+
+def app_on(servers: str, topic: str, **orders: Any) -> App:
+    return App(
+        {
+            "kafka": {"bootstrap_servers": servers},
+            "http": {"enabled": False},
+            "incoming": {
+                "orders": {
+                    "topic": topic,
+                    "group_id": topic,
+                    "auto_offset_reset": "earliest",
+                    **orders,
+                }
+            },
+        }
+    )
+
+
+async def committed(servers: str, topic: str) -> int | None:
+    """What the group of that name has committed for partition 0."""
+    async with AIOKafkaConsumer(
+        bootstrap_servers=servers, group_id=topic, enable_auto_commit=False
+    ) as consumer:
+        position: int | None = await consumer.committed(aiokafka.TopicPartition(topic, 0))
+        return position
+
+
+async def values_of(servers: str, topic: str) -> list[bytes | None]:
+    """The values that partition 0 of a topic has now."""
+    partition = aiokafka.TopicPartition(topic, 0)
+    async with AIOKafkaConsumer(
+        bootstrap_servers=servers, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([partition])
+        found = await consumer.getmany(timeout_ms=10_000)
+        return [record.value for records in found.values() for record in records]
+
+
+async def test_an_attempt_that_takes_too_long_is_retried_and_becomes_a_dead_letter(
+    kafka: str,
+) -> None:
+    topic = await topic_with(kafka, b"quick", b"slow", b"last")
+    letters = f"letters-{topic}"
+    app = app_on(
+        kafka,
+        topic,
+        attempt_timeout="300ms",
+        retry={"max_attempts": 2, "backoff": "10ms"},
+        failure_routes={
+            "TimeoutError": {"strategy": "dead-letter-queue", "after_retries": True},
+        },
+        dead_letter_queue={"topic": letters},
+    )
+    calls: list[bytes] = []
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        calls.append(value)
+        if value == b"slow":
+            await asyncio.Event().wait()
+
+    async with app:
+        await until(lambda: calls[-1:] == [b"last"], "the last record is handled")
+    assert calls == [b"quick", b"slow", b"slow", b"last"]
+    assert await committed(kafka, topic) == 3
+    assert await values_of(kafka, letters) == [b"slow"]
