@@ -194,7 +194,8 @@ class Retries:
         """
         worker.messages = messages
         with self._clock_stopped(messages):
-            return await self._waits.until(worker, messages, missing.arrives())
+            is_here = await self._waits.until(worker, messages, missing.arrives())
+            return is_here and await self._waits.until_resumed(worker, messages)
 
     async def fail(
         self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException
@@ -260,7 +261,7 @@ class Retries:
             if settled_some or not again.if_settled:
                 return await self._wait_for_service(worker, open_messages, error, again, first)
         elif open_messages and self._handler.has_next(first, error):
-            return 1
+            return 1 if await self._until_resumed(worker, open_messages) else None
         wait_s = self._handler.retry_wait_s(first, error) if open_messages else None
         if wait_s is None:
             final = self._handler.final_error(first, error)
@@ -269,9 +270,7 @@ class Retries:
         attempt = first.attempt
         trouble.attempt = attempt + 1
         self._report_retry(first, error, attempt, wait_s)
-        with self._clock_stopped(open_messages):
-            is_due = await self._waits.until_attempt(worker, open_messages, wait_s)
-        if not is_due:
+        if not await self._until_due(worker, open_messages, wait_s):
             return None
         self._totals.retries += 1
         return attempt + 1
@@ -319,12 +318,33 @@ class Retries:
         if self._hook.may_call_again(error) is None:
             # The store itself reports the errors that it answers for.
             self._report_retry(open_messages[0], error, first.attempt, wait_s)
-        if again.ages:
-            is_due = await self._waits.until_attempt(worker, open_messages, wait_s)
-        else:
-            with self._clock_stopped(open_messages):
-                is_due = await self._waits.until_attempt(worker, open_messages, wait_s)
+        is_due = await self._until_due(worker, open_messages, wait_s, ages=again.ages)
         return first.attempt if is_due else None
+
+    async def _until_due(
+        self,
+        worker: Worker,
+        messages: Sequence[Message[Any]],
+        wait_s: float,
+        *,
+        ages: bool = False,
+    ) -> bool:
+        """Wait *wait_s* seconds and until the end of a pause; False: the records were given back.
+
+        Args:
+            ages: The records age for *wait_s* seconds. They never age for a pause.
+        """
+        if ages:
+            is_due = await self._waits.until_due(worker, messages, wait_s)
+        else:
+            with self._clock_stopped(messages):
+                is_due = await self._waits.until_due(worker, messages, wait_s)
+        return is_due and await self._until_resumed(worker, messages)
+
+    async def _until_resumed(self, worker: Worker, messages: Sequence[Message[Any]]) -> bool:
+        """Wait until no pause holds the next attempt; False: the records were given back."""
+        with self._clock_stopped(messages):
+            return await self._waits.until_resumed(worker, messages)
 
     def _calls_again(self, error: BaseException) -> CallAgain | None:
         """Return how to call again after an error for which a service is responsible; else None."""

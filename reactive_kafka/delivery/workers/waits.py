@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from reactive_kafka.delivery.workers.places import WorkerPlaces, answer
 from reactive_kafka.delivery.workers.worker import Worker
-from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.verdicts.delivery import Delivery, is_open
 
 
 class WorkerWaits:
@@ -23,31 +23,38 @@ class WorkerWaits:
         self._paused: dict[Worker, Future[bool]] = {}
         self._is_stopping = False
 
-    async def until_attempt(
-        self, worker: Worker, messages: Sequence[Delivery], wait_s: float
-    ) -> bool:
-        """Wait for the next attempt, *wait_s* seconds and until the end of a pause.
+    async def until_due(self, worker: Worker, messages: Sequence[Delivery], wait_s: float) -> bool:
+        """Wait *wait_s* seconds for the next attempt.
 
         Returns:
             False if the channel stops or the partition goes: the records were given back.
         """
         loop = asyncio.get_running_loop()
         due: Future[bool] = loop.create_future()
-        timer = loop.call_later(wait_s, self._attempt_is_due, worker, due)
+        timer = loop.call_later(wait_s, answer, due, True)
         try:
             return await self.until(worker, messages, due)
         finally:
             timer.cancel()
-            self._paused.pop(worker, None)
 
-    def _attempt_is_due(self, worker: Worker, due: Future[bool]) -> None:
-        if any(lane.is_paused for lane in worker.lanes):
+    async def until_resumed(self, worker: Worker, messages: Sequence[Delivery]) -> bool:
+        """Wait for the end of a pause before an attempt. Returns as :meth:`until_due`.
+
+        The channel may have been paused again by the time that the worker has a place. A record
+        that gets its verdict meanwhile has no next attempt to wait for.
+        """
+        while _is_paused(worker) and any(map(is_open, messages)):
+            due: Future[bool] = asyncio.get_running_loop().create_future()
             self._paused[worker] = due
-        else:
-            answer(due, True)
+            try:
+                if not await self.until(worker, messages, due):
+                    return False
+            finally:
+                self._paused.pop(worker, None)
+        return True
 
     async def until(self, worker: Worker, messages: Sequence[Delivery], due: Future[bool]) -> bool:
-        """Wait until *due* is done, and cancel it. Returns as :meth:`until_attempt`."""
+        """Wait until *due* is done, and cancel it. Returns as :meth:`until_due`."""
         is_due = False
         if not (self._is_stopping or worker.is_revoked):
             self._waiting[worker] = due
@@ -73,9 +80,9 @@ class WorkerWaits:
         answer(self._waiting.get(worker), True)
 
     def resumed(self) -> None:
-        """Make the attempts that have waited for the end of a pause that is over."""
+        """Make the attempts that wait for the end of a pause that is over."""
         for worker, due in list(self._paused.items()):
-            if not any(lane.is_paused for lane in worker.lanes):
+            if not _is_paused(worker):
                 answer(due, True)
 
     def suspended(self) -> None:
@@ -105,3 +112,8 @@ class WorkerWaits:
             elif tracker.is_open(index):
                 tracker.unstart(index)
                 lanes[id(tracker)].put_back(message.record, index, worker.key)
+
+
+def _is_paused(worker: Worker) -> bool:
+    """Return whether the application has paused a partition that the worker has records of."""
+    return any(lane.is_paused for lane in worker.lanes)

@@ -125,6 +125,8 @@ class SparkJob:
         self._state = JobState.SETTLING if self.only_settles else JobState.WORKING
         # Done when there is no more waiting: not for another attempt, and not for schemas.
         self._no_waits: Future[None] = asyncio.get_running_loop().create_future()
+        # Done when the job is to look again whether it is paused. None: it does not wait for that.
+        self._resumed: Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         # Set when nothing of the job runs any more.
         self.over = asyncio.Event()
@@ -160,6 +162,11 @@ class SparkJob:
         """End the waits between attempts. A running attempt continues."""
         if not self._no_waits.done():
             self._no_waits.set_result(None)
+
+    def resumed(self) -> None:
+        """Make the attempt that waits for the end of a pause, if that is over."""
+        if self._resumed is not None and not self._resumed.done():
+            self._resumed.set_result(None)
 
     def cut_off(self) -> None:
         """Cancel the work on Spark, and stop waiting for nacks to be carried out."""
@@ -226,6 +233,8 @@ class SparkJob:
             for start, until in run.planned.failed
         )
         while True:
+            if not await self._until_resumed():
+                return None
             try:
                 number = attempts.begin()
                 made = None if frame is None else frame.frame
@@ -256,6 +265,15 @@ class SparkJob:
                 await asyncio.wait({self._no_waits}, timeout=decision.after_s)
                 if self._no_waits.done():
                     return None
+
+    async def _until_resumed(self) -> bool:
+        """Wait for the end of a pause; False if there is no more waiting."""
+        while any(run.lane.is_paused for run in self.runs):
+            if self._no_waits.done():
+                return False
+            self._resumed = asyncio.get_running_loop().create_future()
+            await asyncio.wait({self._no_waits, self._resumed}, return_when=asyncio.FIRST_COMPLETED)
+        return True
 
     async def _settle(self, outcomes: Iterable[tuple[RecordRun, RunOutcome]]) -> None:
         self._change("settle")

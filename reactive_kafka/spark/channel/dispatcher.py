@@ -258,6 +258,10 @@ class SparkDispatcher(ChannelWorkers):
         for job in self._jobs:
             job.stop_waiting()
 
+    def resumed(self) -> None:
+        for job in self._jobs:
+            job.resumed()
+
     def suspended(self) -> None:
         self._drop_next_frame()
         self._queue.forget_weights()
