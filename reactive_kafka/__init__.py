@@ -47,6 +47,7 @@ from reactive_kafka.partitions.start_choice import by
 from reactive_kafka.records import Committed, Headers, Record, TopicPartition
 from reactive_kafka.spark.batches.spark_batch import SparkBatch, SparkRange
 from reactive_kafka.verdicts.batch import Batch
+from reactive_kafka.verdicts.later import Later
 from reactive_kafka.verdicts.message import Message
 
 __all__ = [
@@ -78,6 +79,7 @@ __all__ = [
     "Headers",
     "Health",
     "IncomingSettings",
+    "Later",
     "Message",
     "MissingExtraError",
     "NotOwnerError",

@@ -61,6 +61,7 @@ def channel_facts(
         has_joined=status.has_joined,
         paused_by=totals.pauses.reasons,
         stopped_by=status.stopped_by,
+        postponed=tuple(session.workers.postponed(now)),
         limited_by=str(settings.rate_limit) if session.lanes.waits_for_limit else None,
         broker_error=None if status.stopped_by else _broker_error(session),
         partitions=partitions,

@@ -198,6 +198,7 @@ class ChannelSession:
             totals=self._totals.handlers,
             is_ending=is_ending,
             trackers=self.clients.holding,
+            hold=self._hold_for_handler,
         )
         return consumption.make(setup)
 
@@ -261,6 +262,19 @@ class ChannelSession:
         """Let no record be taken any more, without an event: this is the copy in a forked child."""
         self._totals.pauses.pause("this is a forked child")
         self._look_at_pauses()
+
+    def _hold_for_handler(self, partitions: Iterable[TopicPartition] | None) -> Callable[[], None]:
+        """Let no record start until what is returned is called: a handler has asked for that."""
+        end = self._totals.pauses.hold(partitions)
+        self.pauses_changed()
+
+        def end_hold() -> None:
+            end()
+            # The lanes of a session that is over are dropped.
+            if not self.signals.is_over():
+                self.pauses_changed()
+
+        return end_hold
 
     def pauses_changed(self) -> None:
         """Take and fetch records as the channel's pauses allow now."""

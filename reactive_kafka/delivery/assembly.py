@@ -130,6 +130,7 @@ class _PoolParts:
             totals=self.setup.totals,
             isolation=self.isolation,
             waits=self.waits,
+            hold=self.setup.hold,
         )
 
     def record_runner(self, handler: RecordHandler) -> RecordRunner:

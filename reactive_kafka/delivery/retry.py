@@ -1,8 +1,8 @@
-"""What becomes of a call that failed: it is made again in place, or its messages are nacked."""
+"""What becomes of a call that raised: it is made again in place, or its messages are nacked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -21,11 +21,13 @@ from reactive_kafka.errors import (
     describe,
 )
 from reactive_kafka.formats import SchemaMissing
-from reactive_kafka.observe.events import HandlerRetried
+from reactive_kafka.observe.events import HandlerRetried, RecordPostponed
+from reactive_kafka.records import TopicPartition
 from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery, failure_of, is_open
 from reactive_kafka.verdicts.delivery_hook import CallAgain
+from reactive_kafka.verdicts.later import Later, later_of
 from reactive_kafka.verdicts.message import Message
 
 OUTAGE_BACKOFF = Backoff(0.25, 5.0)
@@ -36,6 +38,16 @@ OUTAGE_SHOWN_AFTER_S = 1.0
 
 LONG_RETRIES_S = 60.0
 """A channel is not ready if a record has been retried for longer, where none becomes poison."""
+
+MOST_POSTPONED = 3
+"""So many postponed records are named, those first whose call comes next."""
+
+WHAT_WAITS = {
+    "record": "",
+    "partition": "; no record of its partition starts before that",
+    "channel": "; no record of the channel starts before that",
+}
+"""Scope of a ``Later`` -> what health says of it."""
 
 
 class HandlerAttempts(Protocol):
@@ -75,7 +87,7 @@ class RetriedHandler(Protocol):
 
 @dataclass(slots=True)
 class Trouble:
-    """A call that has failed, and that is to be made again."""
+    """A call that has raised, and that is to be made again."""
 
     # The message of the call; for a batch its first one.
     message: Delivery
@@ -86,6 +98,9 @@ class Trouble:
     attempt: int = 1
     # A broker, a store or a registry is away, and the handler has no part in it.
     is_outage: bool = False
+    # What its handler has asked for, and when that time is over; None: the call has failed.
+    later: Later | None = None
+    due: float = 0.0
     waits: Waits = field(default_factory=lambda: Waits(OUTAGE_BACKOFF))
 
     def text(self, now: float) -> str:
@@ -94,6 +109,10 @@ class Trouble:
         why = describe(self.reason) if self.reason is not None else ""
         if self.is_outage:
             return f"{place}: its handler is called again when a service is back: {why}"
+        if self.later is not None:
+            left_s = max(0.0, self.due - now)
+            rest = WHAT_WAITS[self.later.scope]
+            return f"{place} is handled again in {left_s:.0f} s, as its handler asked{rest}"
         failed_s = now - self.since
         return f"{place} has failed for {failed_s:.0f} s, attempt {self.attempt} follows: {why}"
 
@@ -117,6 +136,8 @@ class Retries:
 
     Args:
         exit: Called when a handler asked the process to end.
+        hold: Lets no record of some partitions start, or with None none of the channel, until what
+            it returns is called.
     """
 
     def __init__(
@@ -129,6 +150,7 @@ class Retries:
         totals: HandlerTotals,
         isolation: Isolation,
         waits: WorkerWaits,
+        hold: Callable[[Iterable[TopicPartition] | None], Callable[[], None]],
     ) -> None:
         settings = channel.settings
         self._handler = handler
@@ -145,6 +167,7 @@ class Retries:
         self._totals = totals
         self._isolation = isolation
         self._waits = waits
+        self._hold = hold
         self._troubles: dict[Worker, Trouble] = {}
 
     async def attempt(
@@ -255,6 +278,10 @@ class Retries:
         trouble = self._troubles[worker]
         trouble.reason = error
         trouble.is_outage = False
+        later = later_of(error)
+        if later is not None and open_messages:
+            is_due = await self._until_later(worker, open_messages, later)
+            return first.attempt if is_due else None
         again = self._calls_again(error)
         if again is not None:
             settled_some = len(open_messages) < len(messages)
@@ -321,6 +348,40 @@ class Retries:
         is_due = await self._until_due(worker, open_messages, wait_s, ages=again.ages)
         return first.attempt if is_due else None
 
+    async def _until_later(
+        self, worker: Worker, messages: Sequence[Message[Any]], later: Later
+    ) -> bool:
+        """Wait as long as the handler has asked for; False: the records were given back."""
+        trouble = self._troubles[worker]
+        trouble.later = later
+        trouble.due = self._clock.monotonic() + later.delay_s
+        first = messages[0]
+        self._channel.observer.on(
+            RecordPostponed(
+                channel=self._channel.settings.name,
+                partition=first.topic_partition,
+                offset=first.offset,
+                wait_s=later.delay_s,
+                scope=later.scope,
+            )
+        )
+        end_hold: Callable[[], None] | None = None
+        if later.scope == "partition":
+            end_hold = self._hold({message.topic_partition for message in messages})
+        elif later.scope == "channel":
+            end_hold = self._hold(None)
+        try:
+            with self._clock_stopped(messages):
+                is_due = await self._waits.until_due(worker, messages, later.delay_s)
+        finally:
+            if end_hold is not None:
+                end_hold()
+        is_due = is_due and await self._until_resumed(worker, messages)
+        trouble.later = None
+        # The time until here is no time of trouble.
+        trouble.since = self._clock.monotonic()
+        return is_due
+
     async def _until_due(
         self,
         worker: Worker,
@@ -385,10 +446,20 @@ class Retries:
         long = [
             trouble
             for trouble in self._troubles.values()
-            if now - trouble.since
+            if trouble.later is None
+            and now - trouble.since
             >= (OUTAGE_SHOWN_AFTER_S if trouble.is_outage else self._patience_s)
         ]
         if long:
             oldest = min(long, key=attrgetter("since"))
             more = f" ({len(long) - 1} more like it)" if len(long) > 1 else ""
             yield oldest.text(now) + more
+
+    def postponed(self, now: float) -> Iterator[str]:
+        """Yield which records wait because their handlers have asked for that."""
+        found = [trouble for trouble in self._troubles.values() if trouble.later is not None]
+        found.sort(key=attrgetter("due"))
+        for trouble in found[:MOST_POSTPONED]:
+            yield trouble.text(now)
+        if len(found) > MOST_POSTPONED:
+            yield f"{len(found) - MOST_POSTPONED} more records like these"

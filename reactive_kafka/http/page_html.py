@@ -319,7 +319,11 @@ def _error_text(error: Json | None) -> str:
 
 
 def _notes(channel: Json) -> str:
-    notes = [*(f"paused: {reason}" for reason in channel["paused_by"]), *channel["warnings"]]
+    notes = [
+        *(f"paused: {reason}" for reason in channel["paused_by"]),
+        *channel["postponed"],
+        *channel["warnings"],
+    ]
     if channel["limited_by"] is not None:
         notes.append(f"records wait for rate_limit = {channel['limited_by']}")
     for why in (channel["reason"], channel["stopped_by"]):

@@ -238,6 +238,8 @@ class ChannelFacts:
     delivery_delays: DurationHistogram = field(default_factory=age_histogram)
     # Its rate limit ("100/s"), while nothing else keeps records waiting.
     limited_by: str | None = None
+    # Records that wait because their handlers have asked for that (``Later``), for people.
+    postponed: tuple[str, ...] = ()
     # Why this channel was stopped while the application runs. None: it was not.
     stopped_by: str | None = None
     # Records that the checkpoint store already had.

@@ -128,6 +128,7 @@ def channel_data(channel: ChannelFacts, spark: Sequence[SparkFacts] = ()) -> dic
         "reason": _joined(_reasons(channel, spark)),
         "group_protocol": channel.protocol,
         "paused_by": [one_line(reason) for reason in channel.paused_by],
+        "postponed": [one_line(record) for record in channel.postponed],
         "warnings": [one_line(warning) for warning in channel.warnings],
         "partitions": [partition_data(partition) for partition in channel.partitions],
         "poison": [_poison_data(poison) for poison in channel.poison],

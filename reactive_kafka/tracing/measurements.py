@@ -27,6 +27,7 @@ from reactive_kafka.tracing.meter import MessagingMeter
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.delivery_hook import Call
+from reactive_kafka.verdicts.later import failure_in
 
 Now = Callable[[], float]
 """Returns the monotonic time, in seconds."""
@@ -75,7 +76,8 @@ class MetricAttributes:
             place: The partition; the topic, if there are several partitions of it; None: there are
                 several topics.
         """
-        key = place, None if error is None else error_type(error)
+        failure = failure_in(error)
+        key = place, None if failure is None else error_type(failure)
         attributes = self._kept.get(key)
         if attributes is None:
             if len(self._kept) >= MOST_KEPT:

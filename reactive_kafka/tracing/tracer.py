@@ -27,6 +27,7 @@ from reactive_kafka.tracing.attributes import (
     error_type,
     position_attributes,
 )
+from reactive_kafka.verdicts.later import failure_in
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -138,11 +139,12 @@ class Tracing:
         try:
             if attributes:
                 span.set_attributes(attributes)
-            if error is not None and span.is_recording():
-                span.set_attribute(ERROR_TYPE, error_type(error))
-                span.set_status(self._trace.StatusCode.ERROR, describe(error))
+            failure = failure_in(error)
+            if failure is not None and span.is_recording():
+                span.set_attribute(ERROR_TYPE, error_type(failure))
+                span.set_status(self._trace.StatusCode.ERROR, describe(failure))
                 # The SDK asks for the text of the error, which may raise.
-                span.record_exception(error)
+                span.record_exception(failure)
         finally:
             span.end()
 

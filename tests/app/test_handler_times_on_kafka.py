@@ -1,4 +1,4 @@
-"""``attempt_timeout`` on a real Kafka."""
+"""``attempt_timeout`` and ``Later`` on a real Kafka."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import aiokafka
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from reactive_kafka import App
+from reactive_kafka import App, Later, Message
 from tests.broker.hazards.faults import until
 
 pytestmark = pytest.mark.kafka
@@ -90,3 +90,25 @@ async def test_an_attempt_that_takes_too_long_is_retried_and_becomes_a_dead_lett
     assert calls == [b"quick", b"slow", b"slow", b"last"]
     assert await committed(kafka, topic) == 3
     assert await values_of(kafka, letters) == [b"slow"]
+
+
+async def test_a_record_waits_with_its_partition_and_is_committed_in_its_place(kafka: str) -> None:
+    topic = await topic_with(kafka, b"first", b"later", b"behind")
+    app = app_on(kafka, topic, commit_interval="100ms", unprocessed_record_max_age="500ms")
+    calls: list[tuple[bytes, int]] = []
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        calls.append((message.payload, message.attempt))
+        if calls.count((b"later", 1)) == 1 and message.payload == b"later":
+            raise Later("2s", scope="partition")
+
+    async with app:
+        await until(lambda: calls[-1:] == [(b"later", 1)], "it has asked for a delay")
+        await asyncio.sleep(1)
+        assert len(calls) == 2
+        assert await committed(kafka, topic) == 1
+        assert app.health().ready.status == "UP"
+        await until(lambda: calls[-1:] == [(b"behind", 1)], "the last record is handled")
+    assert calls == [(b"first", 1), (b"later", 1), (b"later", 1), (b"behind", 1)]
+    assert await committed(kafka, topic) == 3

@@ -64,6 +64,7 @@ def test_a_running_channel_is_up_and_its_data_is_what_the_contract_says() -> Non
                     "reason": None,
                     "group_protocol": None,
                     "paused_by": [],
+                    "postponed": [],
                     "warnings": [],
                     "partitions": [
                         {
@@ -160,11 +161,19 @@ def test_who_has_paused_a_channel_and_what_it_warns_of_stands_in_its_data_and_tu
     None
 ):
     found = health(
-        app(channel(state="paused", paused_by=("closed\nbank", "me"), warnings=("too\nlong",)))
+        app(
+            channel(
+                state="paused",
+                paused_by=("closed\nbank", "me"),
+                postponed=("o\nrders-0",),
+                warnings=("too\nlong",),
+            )
+        )
     )
     assert statuses(found) == ALL_UP
     [check] = found.checks
     assert check.data["paused_by"] == ["closed\\nbank", "me"]
+    assert check.data["postponed"] == ["o\\nrders-0"]
     assert check.data["warnings"] == ["too\\nlong"]
     assert check.data["reason"] is None
 

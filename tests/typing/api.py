@@ -16,7 +16,7 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Literal, assert_type
@@ -52,6 +52,8 @@ class Invoice:
 
 assert_type(rk.current_message(), Message[Any] | None)
 assert_type(rk.current_batch(), Batch[Any] | None)
+assert_type(rk.Later("200s", scope="partition").delay_s, float)
+assert_type(rk.Later(timedelta(minutes=1)).scope, Literal["record", "partition", "channel"])
 
 
 class Watch:

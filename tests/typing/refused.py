@@ -103,3 +103,7 @@ def what_users_plug_in() -> Any:
     failure: rk.FailureStrategy = Guess()  # type: ignore[assignment]
     store: rk.CheckpointStore = Guess()  # type: ignore[assignment]
     return commit, failure, store
+
+
+def what_waits() -> None:
+    raise rk.Later("200s", scope="topic")  # type: ignore[arg-type]

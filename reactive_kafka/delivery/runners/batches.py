@@ -165,6 +165,10 @@ class BatchRunner:
         """Return why records have waited long for the next call of their handler."""
         return self._retries.not_ready(now)
 
+    def postponed(self, now: float) -> Iterable[str]:
+        """Return which records wait because their handlers have asked for that."""
+        return self._retries.postponed(now)
+
     async def run(self, worker: Worker) -> bool:
         """Call the handler with the worker's batch; return True: others are to run after each."""
         slices = worker.slices

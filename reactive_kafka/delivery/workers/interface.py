@@ -105,6 +105,10 @@ class ChannelWorkers:
         """Return why records have waited long for the next call of their handler."""
         return ()
 
+    def postponed(self, now: float) -> Iterable[str]:
+        """Return which records wait because their handlers have asked for that (``Later``)."""
+        return ()
+
     def resumed(self) -> None:
         """Make the attempts that have waited for the end of a pause."""
 
@@ -150,6 +154,11 @@ class NoWorkers(ChannelWorkers):
         return self.deliveries_of(tracker, index)
 
 
+def _holds_nothing(partitions: Iterable[TopicPartition] | None) -> Callable[[], None]:
+    """Hold nothing: a record that waits holds back all others by its order."""
+    return lambda: None
+
+
 @dataclass(slots=True)
 class HandlerTotals:
     """Counters of handler calls; they outlive a restart of the channel."""
@@ -191,6 +200,9 @@ class WorkerSetup:
     # messages without a verdict.
     trackers: Callable[[], Iterable[OffsetTracker]] = tuple
     origins: DeliveryOrigins = DeliveryOrigins()
+    # Lets no record of these partitions start, or with None none of the channel, until what it
+    # returns is called.
+    hold: Callable[[Iterable[TopicPartition] | None], Callable[[], None]] = _holds_nothing
 
     @property
     def settings(self) -> IncomingSettings:

@@ -71,6 +71,9 @@ class Runner(Protocol):
     def not_ready(self, now: float) -> Iterable[str]:
         """Return why records have waited long for the next call of their handler."""
 
+    def postponed(self, now: float) -> Iterable[str]:
+        """Return which records wait because their handlers have asked for that."""
+
 
 class WorkerPool(ChannelWorkers):
     """The workers of one channel. A *runner* knows what a worker does with the lanes it takes.
@@ -288,6 +291,10 @@ class WorkerPool(ChannelWorkers):
     def not_ready(self, now: float) -> Iterable[str]:
         """Return why records have waited long for the next call of their handler."""
         return self._runner.not_ready(now)
+
+    def postponed(self, now: float) -> Iterable[str]:
+        """Return which records wait because their handlers have asked for that."""
+        return self._runner.postponed(now)
 
     # -- waits
 

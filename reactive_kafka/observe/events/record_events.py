@@ -162,6 +162,18 @@ class HandlerRetried(FailureEvent):
     wait_s: float
 
 
+@event("{partition} offset {offset}: handled again in {wait_s:g} s, as its handler asked ({scope})")
+class RecordPostponed(PartitionEvent):
+    """A handler raised ``Later``, and is called again with the record in *wait_s* seconds.
+
+    *scope* says what waits: the record, its partition or the channel.
+    """
+
+    offset: int
+    wait_s: float
+    scope: str
+
+
 SKIPPED = {
     "filter": "skipped by the channel's filter",
     "age": "skipped: older than max_record_age",

@@ -1,0 +1,84 @@
+"""``Later``: a handler asks to be called again with the same record after a delay. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Literal, get_args
+
+from reactive_kafka.config.kinds import parse_duration, show_duration
+
+LaterScope = Literal["record", "partition", "channel"]
+
+
+class Later(Exception):
+    """Raise it in a handler to be called again with the same record, or batch, after a delay.
+
+    The record keeps its place: what its order puts behind it waits. This is no failure: no retry
+    is used up, nothing is nacked, ``message.attempt`` stays the same, and the record does not age.
+    A rebalance or a stop ends the wait: the next owner handles the record at once.
+
+    Args:
+        delay: How long to wait: seconds above 0, a text such as ``"200s"``, or a timedelta.
+        scope: What waits. ``"record"``: this record. ``"partition"``: no other record of its
+            partition starts until then, and no retry. ``"channel"``: none of the channel, in this
+            process.
+
+    Raises:
+        ValueError: The delay or the scope is none. As any error of the handler it becomes a nack.
+    """
+
+    def __init__(self, delay: float | str | timedelta, scope: LaterScope = "record") -> None:
+        super().__init__(delay, scope)
+        # In seconds.
+        self.delay_s = _seconds(delay)
+        self.scope = scope
+        if scope not in get_args(LaterScope):
+            raise ValueError(
+                f"Later: scope = {scope!r}: expected one of {', '.join(get_args(LaterScope))}"
+            )
+
+    def __str__(self) -> str:
+        return f"again in {show_duration(self.delay_s)} ({self.scope})"
+
+
+def _seconds(delay: float | str | timedelta) -> float:
+    seconds = parse_duration(delay.total_seconds() if isinstance(delay, timedelta) else delay)
+    if not seconds:
+        raise ValueError(
+            f"Later: delay = {delay!r}: expected a time above 0: seconds, a timedelta, or a text "
+            'such as "500ms", "5s", "2m", "1h"'
+        )
+    return seconds
+
+
+def later_of(error: BaseException) -> Later | None:
+    """Return what a handler asks for; None: the error is a failure.
+
+    A task group raises what its tasks raise as a group. If all of them ask for a delay, the longest
+    one counts.
+    """
+    if isinstance(error, Later):
+        return error
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    longest: Later | None = None
+    for part in _parts(error):
+        if not isinstance(part, Later):
+            return None
+        if longest is None or part.delay_s > longest.delay_s:
+            longest = part
+    return longest
+
+
+def _parts(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for part in group.exceptions:
+        if isinstance(part, BaseExceptionGroup):
+            yield from _parts(part)
+        else:
+            yield part
+
+
+def failure_in(error: BaseException | None) -> BaseException | None:
+    """Return *error*, or None if there is none or a handler asks for a delay by it."""
+    return None if error is None or later_of(error) is not None else error
