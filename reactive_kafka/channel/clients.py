@@ -32,6 +32,7 @@ from reactive_kafka.commit.uncommitted import UncommittedBound
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.fetching.delayed_records import DelayedRecords
 from reactive_kafka.fetching.fetcher import Fetcher
+from reactive_kafka.fetching.header_filter import header_filter_of
 from reactive_kafka.fetching.intake import IntakeListeners, RecordIntake
 from reactive_kafka.fetching.read_failures import ReadFailures
 from reactive_kafka.fetching.stops import FetchStops
@@ -217,6 +218,8 @@ class ChannelConsumer:
             times=totals.times,
             skips=totals.skips,
             skipped=handling.skipped,
+            header_filter=header_filter_of(context.settings.filter_headers),
+            filtered=handling.filtered,
         )
         intake = RecordIntake(
             context.clock,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Literal
 
 from reactive_kafka.channel.blueprint import ByWorkers, RecordReading
 from reactive_kafka.channel.channel_session import ChannelSession
@@ -101,6 +101,10 @@ def _next(
     index = lane.first + lane.cursor
     lane.cursor += 1
     lane.tracker.start_range(index, 1, now)
+    if skipping is not None and skipping.filters_undecoded:
+        undecoded: Message[Any] = new_message(record.value, record, lane.tracker, index)
+        if _is_skipped(session, undecoded, skipping.why_undecoded):
+            return None
     try:
         message = new_message(reading.read(record), record, lane.tracker, index)
         # The message decodes its key when it is first asked for. A key that cannot be decoded has
@@ -118,19 +122,23 @@ def _next(
         lane.tracker.unstart(index)
         lane.put_back(record, index)
         raise
-    if skipping is not None and _is_skipped(session, message, skipping):
+    if skipping is not None and _is_skipped(session, message, skipping.why):
         return None
     session.workers.handed_out(message)
     return message
 
 
-def _is_skipped(session: ChannelSession, message: Message[Any], skipping: Skipping) -> bool:
+def _is_skipped(
+    session: ChannelSession,
+    message: Message[Any],
+    why_skipped: Callable[[Message[Any]], Literal["filter", "age"] | None],
+) -> bool:
     """Return whether the application does not get a message.
 
     Either it is skipped, or the user's filter has raised and it is nacked.
     """
     try:
-        why = skipping.why(message)
+        why = why_skipped(message)
     except Exception as error:
         session.acknowledger.nacks.nack(message, error)
         return True

@@ -32,6 +32,10 @@ class RecordHandling:
         """Records were skipped by hand as they came."""
         self.acknowledger.skips.count(partition, "operator", records)
 
+    def filtered(self, partition: TopicPartition, records: int) -> None:
+        """Records were skipped as they came, because of their headers."""
+        self.acknowledger.skips.count(partition, "filter", records)
+
     def arrived(self) -> None:
         """Records can be handled: wake workers, and the application that iterates."""
         self.workers.work_is_there()

@@ -58,6 +58,11 @@ def _incoming(channel: IncomingSettings) -> dict[str, Any]:
     if channel.commit_strategy == "ignore" and channel.on_poison in NEED_COMMITS:
         # It is inherited and has no effect. In the channel's own table it would be a warning.
         del table["on_poison"]
+    if channel.filter_headers:
+        table["filter_headers"] = {
+            name: keys.INCOMING.headers["filter_headers"].show(values)
+            for name, values in channel.filter_headers.items()
+        }
     if channel.failure_routes:
         table["failure_routes"] = {
             name: _route(strategy, after_retries=name in channel.after_retries)

@@ -26,6 +26,7 @@ from reactive_kafka.config.fields import Key, keys_of
 from reactive_kafka.config.incoming_kinds import is_dotted
 from reactive_kafka.config.kinds import (
     BOOLEAN,
+    HEADER_VALUES,
     SERVERS,
     TOPIC,
     TOPIC_CONFIG,
@@ -69,12 +70,15 @@ class Section:
     free: Mapping[str, Kind[str]] = field(default_factory=dict)
     # Table inside the section whose keys are names of Kafka's, any of them -> the kind of values.
     open: Mapping[str, Kind[str]] = field(default_factory=dict)
+    # Table inside the section whose keys are names of headers, kept as written -> the kind of
+    # values.
+    headers: Mapping[str, Kind[Any]] = field(default_factory=dict)
 
     @property
     def tables(self) -> frozenset[str]:
         """The names of the tables inside the section."""
         with_keys = frozenset(name.partition(".")[0] for name in self.keys if "." in name)
-        return with_keys | self.free.keys() | self.open.keys()
+        return with_keys | self.free.keys() | self.open.keys() | self.headers.keys()
 
 
 BOOTSTRAP_SERVERS = replace(keys_of(Settings)["bootstrap_servers"], target="")
@@ -122,15 +126,23 @@ _SHARED = {
 }
 _CLIENTS = {"dead_letter_queue": PRODUCER, "delayed_retry": CONSUMER}
 _FREE = {"failure_routes": FAILURE}
+_HEADERS = {"filter_headers": HEADER_VALUES}
 # The key of a failure route that lets in-place retries go first.
 AFTER_RETRIES = "after_retries"
 MOST_LISTED = 12
 """The most keys that an error lists. For a section with more it names the page that has them."""
 
-INCOMING = Section("incoming.X", _INCOMING | _SERVERS, CONSUMER, clients=_CLIENTS, free=_FREE)
+INCOMING = Section(
+    "incoming.X",
+    _INCOMING | _SERVERS,
+    CONSUMER,
+    clients=_CLIENTS,
+    free=_FREE,
+    headers=_HEADERS,
+)
 OUTGOING = Section("outgoing.X", _OUTGOING | _SERVERS, PRODUCER)
 MEMORY = Section("memory.X", keys_of(MemorySettings))
-KAFKA = Section("kafka", _KAFKA | _SHARED, BOTH, clients=_CLIENTS, free=_FREE)
+KAFKA = Section("kafka", _KAFKA | _SHARED, BOTH, clients=_CLIENTS, free=_FREE, headers=_HEADERS)
 SPARK = Section("spark", keys_of(SparkSettings))
 HTTP = Section("http", keys_of(HttpSettings))
 SCHEMA_REGISTRY = Section("schema_registry", keys_of(SchemaRegistrySettings))
@@ -190,6 +202,10 @@ def meaning(section: Section, path: tuple[str, ...]) -> Meaning:
         return _route_meaning(section, free_table, rest)
     if free_table in section.open and rest:
         return _open_meaning(section, free_table, rest)
+    if free_table in section.headers and rest:
+        header = f"{free_table}.{rest}"
+        kind = section.headers[free_table]
+        return Meaning((header,), kind, lambda parsed: {header: parsed}, is_open=True)
     found = _known(section, name) or _in_file(section, name)
     if found is not None:
         return found
@@ -335,14 +351,14 @@ def _unknown(section: Section, written: str) -> NoMeaning:
         name = written
     own = [
         key.removeprefix(table)
-        for key in (*section.keys, *section.free, *section.open)
+        for key in (*section.keys, *section.free, *section.open, *section.headers)
         if key.startswith(table)
     ]
     near = did_you_mean(name, (*_properties_like(name, table, sides), *own))
     if near is not None:
         shown = near if sides or not table else table + near
         return NoMeaning(f"unknown key; did you mean {shown!r}?", _names_of(section, table + near))
-    near = did_you_mean(written.partition(".")[0], section.free)
+    near = did_you_mean(written.partition(".")[0], (*section.free, *section.headers))
     if near is not None:
         return NoMeaning(f"unknown key; did you mean {near!r}?", _names_of(section, near))
     if len(own) > MOST_LISTED:

@@ -266,6 +266,18 @@ def _read_names(raw: Any) -> tuple[str, ...] | None:
     return names if len(set(names)) == len(names) else None
 
 
+def _read_header_values(raw: Any) -> tuple[str, ...] | None:
+    """Read one text, or a list of them. A text is one value, commas included."""
+    values = [raw] if isinstance(raw, str) else raw
+    if not isinstance(values, list | tuple) or not values:
+        return None
+    texts = tuple(value for value in values if isinstance(value, str))
+    for text in texts:
+        # A text with half of a surrogate pair raises a ValueError: no header can have it.
+        text.encode()
+    return texts if len(set(texts)) == len(values) else None
+
+
 def _read_hosts(raw: Any) -> tuple[str, ...] | None:
     hosts = tuple(TEXT.parse(host).lower().removesuffix(".") for host in comma_list(raw))
     return hosts if all(map(_HOST.fullmatch, hosts)) and len(set(hosts)) == len(hosts) else None
@@ -398,6 +410,13 @@ TOKEN: Kind[str] = Kind(
 )
 HEADER_NAMES = Kind(
     "a list of different header names", _read_names, list, (str, list), json=schemas.NAMES
+)
+HEADER_VALUES: Kind[tuple[str, ...]] = Kind(
+    "the value of a header as a string, or a list of different values, of which it has one",
+    _read_header_values,
+    lambda values: values[0] if len(values) == 1 else list(values),
+    (str, list),
+    json=schemas.HEADER_VALUES,
 )
 _URLS = '"http://host:8081" or "https://...", several with commas or as a list, or "memory://"'
 REGISTRIES = Kind(_URLS, _read_registries, list, (str, list), json=schemas.REGISTRIES)

@@ -312,6 +312,7 @@ class SettingsBuilder:
         return IncomingSettings(
             name=name,
             **fields,
+            filter_headers=values_of(view.inside("filter_headers")),
             max_in_flight_is_set=is_set,
             checkpoint=CheckpointSettings(**checkpoint) if has_store else None,
             retry=RetrySettings(**view.fields("retry")),

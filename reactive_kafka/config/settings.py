@@ -120,7 +120,8 @@ class IncomingSettings:
     Exactly one of ``topics``, ``pattern`` and ``assign`` is set. ``group_id`` is None only with
     ``assign``. ``checkpoint`` is set only with the commit strategy of that name;
     ``dead_letter_queue`` and ``delayed_retry`` only if a strategy, a route or ``on_poison`` needs
-    them. ``after_retries`` names the routes that let in-place retries go first. ``client`` holds
+    them. ``filter_headers`` holds header -> the values of which a record must have one.
+    ``after_retries`` names the routes that let in-place retries go first. ``client`` holds
     the consumer's raw properties under aiokafka's names. ``places`` says where each key was given,
     for errors.
     """
@@ -254,8 +255,9 @@ class IncomingSettings:
     filter: str | None = setting(
         OBJECT,
         None,
-        "A record for which this function of the decoded `Message` returns `False` is skipped.",
+        "A record for which this function of the `Message` returns `False` is skipped.",
     )
+    filter_headers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     max_record_age_s: float | None = setting(
         SOME_TIME,
         None,

@@ -73,6 +73,8 @@ class Invocation:
     # The channel has a ``key_deserializer``: a record whose key does not fit never reaches the
     # handler.
     decodes_keys: bool = False
+    # The call decodes the record itself, because something has to see the record before that.
+    decodes_late: bool = False
     # The handler runs in a thread.
     is_blocking: bool = False
     # That thread continues when the call is cancelled, and the call ends.

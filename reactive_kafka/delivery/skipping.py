@@ -13,7 +13,7 @@ from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats import FormatError
 from reactive_kafka.formats.user_objects import load_function
 from reactive_kafka.verdicts.delivery import Delivery
-from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.message import Message, new_message
 
 Filter = Callable[[Message[Any]], object]
 
@@ -32,6 +32,17 @@ def filter_of(settings: IncomingSettings) -> Filter | None:
         raise ConfigError(f"{settings.place('filter', settings.filter)}: {error}") from error
 
 
+def undecoded_message(delivery: Delivery) -> Message[bytes | None]:
+    """Return the message of a record with the bytes of its value as payload."""
+    record = delivery.record
+    undecoded: Message[bytes | None] = new_message(
+        record.value, record, delivery.tracker, delivery.index
+    )
+    if isinstance(delivery, Message):
+        undecoded.attempt = delivery.attempt
+    return undecoded
+
+
 class Skipping:
     """Says which records of one channel are skipped.
 
@@ -39,17 +50,29 @@ class Skipping:
 
     Args:
         wall: Returns the time in seconds since the epoch.
+        filters_undecoded: The filter takes messages whose payload is the bytes of the record.
     """
 
     def __init__(
-        self, settings: IncomingSettings, filter: Filter | None, wall: Callable[[], float]
+        self,
+        settings: IncomingSettings,
+        filter: Filter | None,
+        wall: Callable[[], float],
+        *,
+        filters_undecoded: bool = False,
     ) -> None:
         self._settings = settings
         self._filter = filter
         self._max_age_s = settings.max_record_age_s
         self._wall = wall
+        self.filters_undecoded = filters_undecoded
         delayed_retry = settings.delayed_retry
         self._retry_topics = frozenset(() if delayed_retry is None else delayed_retry.topics)
+
+    @property
+    def filters_decoded(self) -> bool:
+        """Whether the filter takes decoded messages."""
+        return self._filter is not None and not self.filters_undecoded
 
     @property
     def is_needed(self) -> bool:
@@ -73,6 +96,23 @@ class Skipping:
         """
         if message.attempt == 1 and self.is_too_old(message):
             return "age"
+        if self.filters_undecoded:
+            return None
+        return self._filtered(message)
+
+    def why_undecoded(self, message: Message[Any]) -> Literal["filter", "age"] | None:
+        """Return why a message is skipped before it is decoded, as :meth:`why` does.
+
+        Args:
+            message: Its payload is the bytes of the record.
+        """
+        if message.attempt == 1 and self.is_too_old(message):
+            return "age"
+        if not self.filters_undecoded:
+            return None
+        return self._filtered(message)
+
+    def _filtered(self, message: Message[Any]) -> Literal["filter"] | None:
         if self._filter is None:
             return None
         passes = self._filter(message)

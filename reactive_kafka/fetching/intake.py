@@ -14,6 +14,7 @@ from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.fetching.delayed_records import DelayedRecords
+from reactive_kafka.fetching.header_filter import HeaderFilter
 from reactive_kafka.fetching.read_failures import ReadFailures
 from reactive_kafka.fetching.record_skips import RecordSkips
 from reactive_kafka.fetching.trim import from_position, in_ranges, without_done
@@ -38,6 +39,10 @@ class IntakeListeners:
     skips: RecordSkips
     # Called with a partition and how many of its records were skipped.
     skipped: Callable[[TopicPartition, int], None]
+    # Selects records by their headers. None: all come in.
+    header_filter: HeaderFilter | None
+    # Called with a partition and how many of its records were not selected.
+    filtered: Callable[[TopicPartition, int], None]
 
 
 class RecordIntake:
@@ -124,6 +129,13 @@ class RecordIntake:
             records, offsets = self._listeners.skips.without(chunk.partition, records, offsets)
             if len(records) < count:
                 self._listeners.skipped(chunk.partition, count - len(records))
+        header_filter = self._listeners.header_filter
+        if records and header_filter is not None:
+            count = len(records)
+            records, offsets = header_filter.selected(records, offsets)
+            if len(records) < count:
+                self._listeners.received(chunk.partition, count - len(records))
+                self._listeners.filtered(chunk.partition, count - len(records))
         if not records:
             tracker.deliver((), chunk.next_offset)
             return

@@ -136,7 +136,8 @@ class Decorators:
             when: Which records the function takes, if the channel has several handlers: a plain
                 function of the decoded Message that returns true for them. The first handler that
                 takes a record gets it; handlers without ``when`` come last. It is not called for a
-                record that cannot be decoded.
+                record that cannot be decoded. If its parameter is annotated ``Message[bytes]``, it
+                is called before the record is decoded, and the payload is the value's bytes.
             configured: Not allowed. Everything else is configured in ``[incoming.NAME]``.
 
         Raises:

@@ -47,6 +47,8 @@ class HandlerPlan:
     payload_types: PayloadTypes = ()
     # Reads its own payload. None: it takes the payload that the channel has read for all handlers.
     read: Callable[[RawRecord], Any] | None = None
+    # *when* takes messages whose payload is the bytes of the record.
+    sees_undecoded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class IncomingPlan:
     key_of: KeyOf | None = None
     # False skips a record.
     filter: Filter | None = None
+    # *filter* takes messages whose payload is the bytes of the record.
+    filters_undecoded: bool = False
     # The id of the transactions that contain what its handler sends and its positions.
     transactional_id: str | None = None
 

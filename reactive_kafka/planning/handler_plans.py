@@ -7,6 +7,7 @@ from typing import Any
 
 from reactive_kafka.channel.blueprint import RecordReading
 from reactive_kafka.config.tables import RetrySettings
+from reactive_kafka.handlers.predicates import takes_undecoded
 from reactive_kafka.planning.channel_handlers import ChannelHandler
 from reactive_kafka.planning.channel_plans import HandlerPlan
 from reactive_kafka.planning.sharing import SharedPayload
@@ -37,6 +38,7 @@ def handler_plans(
             when=handler.decoration.when,
             payload_types=payload_types,
             read=_own_reader(handler, payload, make_reading),
+            sees_undecoded=takes_undecoded(handler.decoration.when),
         )
         for handler, payload_types in zip(handlers, payload.types_by_handler, strict=True)
     )

@@ -22,6 +22,7 @@ from reactive_kafka.formats import (
 )
 from reactive_kafka.formats.format_names import REGISTERED_FORMATS
 from reactive_kafka.formats.registered.wire_format import KEY_HEADER, framed
+from reactive_kafka.handlers.predicates import takes_undecoded
 from reactive_kafka.planning.channel_handlers import ChannelHandler, in_order, names_of
 from reactive_kafka.planning.channel_plans import IncomingPlan
 from reactive_kafka.planning.handler_plans import handler_plans
@@ -58,13 +59,15 @@ def plan_incoming(
         payload_type = handler.payload_type
         return _value_reading(handler.who, payload_type, settings, values, report)
 
+    predicate = report.attempt("", filter_of, settings)
     reading = _reading(handlers, payload, settings, values, keys, report)
     plan = IncomingPlan(
         settings,
         reading,
         handler_plans(handlers, payload, configured_retry, own_reading),
         key_of=report.attempt("", key_of, settings) if settings.ordering == "key" else None,
-        filter=report.attempt("", filter_of, settings),
+        filter=predicate,
+        filters_undecoded=takes_undecoded(predicate),
     )
     plan = with_transactions(plan, names_of(handlers, settings), outgoing, report)
     report.raise_if_any()

@@ -60,7 +60,14 @@ def _check_settings(who: str, settings: IncomingSettings, report: ProblemReport)
             f"{where}: {who} has its batches stored as planned ranges, which come again whole: "
             "they have no acks to keep"
         )
-    for key, value in (("filter", settings.filter), ("max_record_age", settings.max_record_age_s)):
+    refused: list[tuple[str, object]] = [
+        ("filter", settings.filter),
+        ("max_record_age", settings.max_record_age_s),
+    ]
+    refused += [
+        (f"filter_headers.{name}", values) for name, values in settings.filter_headers.items()
+    ]
+    for key, value in refused:
         if value is not None:
             report.add(
                 f"{settings.place(key, value)}: {who} gets whole batches: filter the DataFrame "

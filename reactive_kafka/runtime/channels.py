@@ -253,8 +253,14 @@ class RunChannels:
         return PositionsInStore(store, codec)
 
     def _skipping(self, plan: IncomingPlan | MemoryPlan) -> Skipping:
-        predicate = plan.filter if isinstance(plan, IncomingPlan) else None
-        return Skipping(plan.settings, predicate, self._services.clock.wall)
+        if isinstance(plan, MemoryPlan):
+            return Skipping(plan.settings, None, self._services.clock.wall)
+        return Skipping(
+            plan.settings,
+            plan.filter,
+            self._services.clock.wall,
+            filters_undecoded=plan.filters_undecoded,
+        )
 
     def _handler_workers(
         self, plan: IncomingPlan | MemoryPlan, *, awaits_commits: bool

@@ -73,6 +73,10 @@ def handler_workers(
         for each in plan.handlers
     ]
     reading = plan.reading
+    # The values of a memory channel are objects: there is nothing to decode.
+    is_late = isinstance(plan, IncomingPlan) and (
+        plan.filters_undecoded or any(each.sees_undecoded for each in plan.handlers)
+    )
     common = Invocation(
         call=_call_of(handlers[0], surroundings, None),
         decode=reading.decode,
@@ -81,6 +85,7 @@ def handler_workers(
         ack=plan.settings.ack,
         refusal=reading.refusal,
         decodes_keys=reading.decode_key is not None,
+        decodes_late=is_late,
         is_blocking=not all(each.handler.is_async for each in plan.handlers),
         leaves_threads=not all(each.handler.is_async for each in handlers),
         awaits_commits=awaits_commits,
@@ -99,7 +104,14 @@ def handler_workers(
         if not chooses:
             return record_workers(setup, surroundings.context, made[0])
         branches = [
-            Branch(invocation, each.retry, each.when, each.payload_types, each.read)
+            Branch(
+                invocation,
+                each.retry,
+                each.when,
+                each.payload_types,
+                each.read,
+                sees_undecoded=is_late and each.sees_undecoded,
+            )
             for invocation, each in zip(made, handlers, strict=True)
         ]
         if plan.is_broadcast:

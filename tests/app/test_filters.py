@@ -210,7 +210,7 @@ async def test_a_record_that_cannot_be_decoded_is_nacked_and_no_filter_is_asked(
     assert asked == []
 
 
-# -- records of other services: filters and ``when`` come after decoding
+# -- records of other services: filters and ``when`` of payloads come after decoding
 
 
 class Placed(BaseModel):
@@ -558,9 +558,14 @@ async def test_what_is_skipped_is_told_every_ten_seconds_and_the_rest_when_the_c
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("filter", f"{HERE}:is_even"), ("max_record_age", "10m")]
+    ("key", "value"),
+    [
+        ("filter", f"{HERE}:is_even"),
+        ("max_record_age", "10m"),
+        ("filter_headers", {"service": "hccm"}),
+    ],
 )
-def test_spark_has_no_filter(key: str, value: str) -> None:
+def test_spark_has_no_filter(key: str, value: object) -> None:
     app: App = make_app(**{key: value})
 
     @app.spark("orders")
@@ -569,7 +574,7 @@ def test_spark_has_no_filter(key: str, value: str) -> None:
     with pytest.raises(ConfigError) as caught:
         app.configure()
     (problem,) = caught.value.problems
-    assert problem.startswith(f"code: [incoming.orders] {key} = ")
+    assert problem.startswith(f"code: [incoming.orders] {key}")
     assert "filter the DataFrame in it" in problem
 
 

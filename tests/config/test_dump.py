@@ -91,6 +91,10 @@ def _values(name: str) -> st.SearchStrategy[object]:
                 {"strategy": st.just("ignore"), "after_retries": st.booleans()}
             ),
         ),
+        "filter_headers": st.dictionaries(
+            st.sampled_from(["service", "X-Tenant", "cloud.events"]),
+            st.sampled_from(["a", "", ["a", "b,c"]]),
+        ),
         "retry": st.fixed_dictionaries(
             {"max_attempts": st.integers(2, 9), "jitter": st.sampled_from([0, 0.25, 1])},
             optional={"never": st.just(["ValueError"]), "only": st.just(["a.B", "KeyError"])},
@@ -118,6 +122,7 @@ NAMES += [
     "on_poison",
 ]
 NAMES += ["commit_strategy", "failure_strategy", "failure_routes", "consumers", "restart", "retry"]
+NAMES += ["filter_headers"]
 
 
 @given(

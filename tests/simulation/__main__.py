@@ -126,6 +126,7 @@ EXPECTED = (
     "latest",
     "graceful",
     "filtered",
+    "unselected",
     "aside",
     "aside failed",
     *(f"odd {kind}" for kind in sorted(ON)),

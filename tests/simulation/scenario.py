@@ -161,6 +161,8 @@ class Scenario:
     middleware: bool = False
     # Some records are skipped.
     filters: bool = False
+    # What skips them: a filter of "decoded" or "undecoded" messages, or their "headers".
+    selects: str = "decoded"
     # Handlers that share the records, or two that have all: see several_draw.py.
     several: str = ""
 

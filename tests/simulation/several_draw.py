@@ -10,9 +10,11 @@ import random
 from dataclasses import replace
 from zlib import crc32
 
-from tests.simulation.scenario import Scenario
+from tests.simulation.scenario import Load, Scenario
 
 FILTER_SHARE, HANDLERS_SHARE = 0.15, 0.25
+SELECTED = "selected"
+"""The header by which records are selected."""
 HANDLERS = 3
 """Where they share the records among them; with broadcast there are two."""
 
@@ -22,10 +24,12 @@ def with_several(scenario: Scenario) -> Scenario:
     alone.
     """
     dice = random.Random(f"{scenario.seed}/several")
-    filters, handlers, is_broadcast, comes_first = (dice.random() for _ in range(4))
+    filters, handlers, is_broadcast, comes_first, selects = (dice.random() for _ in range(5))
     if scenario.mode == "spark" or scenario.states or scenario.transactions or scenario.strings:
         return scenario
     scenario = replace(scenario, filters=filters < FILTER_SHARE)
+    if scenario.filters:
+        scenario = _with_selection(scenario, selects)
     if handlers >= HANDLERS_SHARE or scenario.mode not in ("single", "manual"):
         return scenario
     # Which counts the calls of one handler.
@@ -38,6 +42,23 @@ def with_several(scenario: Scenario) -> Scenario:
             several="aside first" if comes_first < 0.5 else "aside last",
         )
     return replace(scenario, several="shared")
+
+
+def _with_selection(scenario: Scenario, drawn: float) -> Scenario:
+    """The scenario, with what skips the records that are filtered."""
+    if drawn < 1 / 3:
+        return scenario
+    if drawn < 2 / 3:
+        return replace(scenario, selects="undecoded")
+    loads = tuple(map(with_header, scenario.loads))
+    settings = {**scenario.settings, "filter_headers": {SELECTED: ["maybe", "yes"]}}
+    return replace(scenario, selects="headers", loads=loads, settings=settings)
+
+
+def with_header(load: Load) -> Load:
+    """The load, with the header that says whether its record is selected."""
+    said = b"no" if is_filtered(load.id) else b"yes"
+    return replace(load, headers=(*load.headers, (SELECTED, said)))
 
 
 def is_filtered(id: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -29,16 +30,32 @@ class SeveralWork:
 
     def __init__(self, member: Member) -> None:
         self._member = member
-        if member.world.scenario.filters:
+        if member.world.scenario.filters and member.world.scenario.selects != "headers":
             # The configuration could only name a function of a module.
             member.app._fit = self._with_filter
 
     def _with_filter(self, plan: AppPlan) -> AppPlan:
-        incoming = {name: replace(one, filter=self._passes) for name, one in plan.incoming.items()}
+        is_undecoded = self._member.world.scenario.selects == "undecoded"
+        passes = self._passes_undecoded if is_undecoded else self._passes
+        incoming = {
+            name: replace(one, filter=passes, filters_undecoded=is_undecoded)
+            for name, one in plan.incoming.items()
+        }
         return replace(plan, incoming=incoming)
 
+    def _passes_undecoded(self, message: Message[bytes]) -> bool:
+        try:
+            payload = json.loads(message.payload)
+        except ValueError:
+            # It is to fail when it is decoded.
+            return True
+        return self._is_kept(message, payload["id"])
+
     def _passes(self, message: Message[Payload]) -> bool:
-        if not is_filtered(message.payload["id"]):
+        return self._is_kept(message, message.payload["id"])
+
+    def _is_kept(self, message: Message[Any], id: str) -> bool:
+        if not is_filtered(id):
             return True
         self._member.world.bite("filtered")
         self._member.note(

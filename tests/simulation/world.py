@@ -44,6 +44,7 @@ from tests.simulation.scenario import (
     Scenario,
 )
 from tests.simulation.seam import REQUEST, place_of, without_place
+from tests.simulation.several_draw import is_filtered, with_header
 
 INNOCENT = frozenset({"quick", "yields", "slow"})
 """Behaviours of records with which no Spark job ever fails."""
@@ -404,6 +405,14 @@ class World:
         )
         stored = Stored(load.id, load.key, load.behaviour != "unreadable", value, load.headers)
         self.log.setdefault(tuple(tp), {})[written.offset] = stored  # type: ignore[arg-type]
+        if self._selects_headers and is_filtered(load.id):
+            # No member can tell when it skips the record, which it may do from now on.
+            self.bite("unselected")
+            self.note("compacted", tp=tuple(tp), offset=written.offset, note="filter")
+
+    @property
+    def _selects_headers(self) -> bool:
+        return self.scenario.filters and self.scenario.selects == "headers"
 
     async def _make_gaps(self) -> None:
         for gap in sorted(self.scenario.gaps, key=lambda gap: gap.at):
@@ -453,6 +462,8 @@ class World:
         for number in range(self.scenario.partitions):
             for more in range(2):
                 load = Load(f"after{number}.{more}", 0.0, number, None, "yields", 0, 0.0)
+                if self._selects_headers:
+                    load = with_header(load)
                 self.loads[load.id] = load
                 self.produce(load)
             if self.dice.random() < 0.4:
@@ -576,6 +587,7 @@ def promise(scenario: Scenario) -> Promise:
         cooperative=scenario.cooperative,
         broadcast="aside" in scenario.several,
         filters=scenario.filters,
+        selects_headers=scenario.filters and scenario.selects == "headers",
         max_age_s=float(settings["unprocessed_record_max_age"]),
         backoff_s=float(settings.get("retry", {}).get("max_backoff", 0.0)),
         drain_s=float(settings["drain_timeout"]),

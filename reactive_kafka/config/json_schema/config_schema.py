@@ -97,6 +97,12 @@ def _table_of(name: str, section: Section, definitions: Definitions) -> dict[str
         or_empty = {**values, "type": ["object", "null"]}
         spellings.append(Spelling.of(table.split("_"), WITHIN, or_empty, table))
         more_patterns[rf"^{table}\..+$"] = values["additionalProperties"]
+    for table, kind in section.headers.items():
+        values = _header_table(f"{name}.{table}", kind, definitions)
+        or_empty = {**values, "type": ["object", "null"]}
+        spellings.append(Spelling.of(table.split("_"), WITHIN, or_empty, table))
+        flat = rf"^{table.replace('_', '[_-]')}\..+$"
+        more_patterns[flat] = values["additionalProperties"]
     found = definitions.table(name, spellings, more_patterns)
     if section is SPARK:
         found["properties"]["conf"] = _spark_conf(definitions)
@@ -208,6 +214,15 @@ def _routes(name: str, kind: Kind[str], definitions: Definitions) -> dict[str, A
 def _open_table(name: str, kind: Kind[str], definitions: Definitions) -> dict[str, Any]:
     """Return the schema of a table with any names of Kafka's, which may be nested at their dots."""
     about = f"A config of the topic, by Kafka's name. Takes {kind.expects}."
+    value = definitions.ref(f"{name}.X", _value(kind, about))
+    nested = {"type": "object", "additionalProperties": either(value, {"$ref": f"#/$defs/{name}"})}
+    definitions.ref(name, {"minProperties": 1, **nested})
+    return nested
+
+
+def _header_table(name: str, kind: Kind[Any], definitions: Definitions) -> dict[str, Any]:
+    """Return the schema of a table with names of headers, which may be nested at their dots."""
+    about = f"A header that records must have to be handled. Takes {kind.expects}."
     value = definitions.ref(f"{name}.X", _value(kind, about))
     nested = {"type": "object", "additionalProperties": either(value, {"$ref": f"#/$defs/{name}"})}
     definitions.ref(name, {"minProperties": 1, **nested})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal
 
 from reactive_kafka.backoff import drawn_chance
 from reactive_kafka.config.settings import IncomingSettings
@@ -21,6 +21,7 @@ from reactive_kafka.failure.routes import after_attempt
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.batch import Batch, Piece, batch_of, settle_all, undecoded
 from reactive_kafka.verdicts.channel_context import ChannelContext
@@ -32,6 +33,9 @@ _HEADERS = attrgetter("headers")
 
 Refused = tuple[Message[Any], BaseException]
 """A message that does not reach the handler, and why."""
+
+Skipped = tuple[Message[Any], Literal["filter", "age"]]
+"""A message that is settled without a call, and why."""
 
 
 class BatchAttempts(HandlerAttempts):
@@ -220,32 +224,45 @@ class BatchRunner:
         Returns:
             None: the records were put back while a schema was still missing.
         """
+        skipped: list[Skipped] = []
         while True:
             try:
-                batch = self._read(slices, refused)
+                batch = self._read(slices, refused, skipped)
             except SchemaMissing as still_missing:
                 # Nothing has been done with the batch so far.
                 refused.clear()
+                skipped.clear()
                 missing = still_missing
             else:
+                for message, why in skipped:
+                    self._acknowledger.skips.skip(message, why)
                 return batch if self._skipping is None else self._chosen(batch, refused)
             messages = list(_undecoded(slices))
             if not await self._retries.schema_arrives(worker, messages, missing):
                 return None
 
-    def _read(self, slices: Sequence[LaneSlice], refused: list[Refused]) -> Batch[Any]:
+    def _read(
+        self, slices: Sequence[LaneSlice], refused: list[Refused], skipped: list[Skipped]
+    ) -> Batch[Any]:
         """Return the batch of what can be decoded. Raises SchemaMissing."""
         pieces: list[Piece] = []
         for part in slices:
-            self._decode(part, pieces, refused)
+            self._decode(part, pieces, refused, skipped)
         return batch_of(pieces)
 
-    def _decode(self, part: LaneSlice, pieces: list[Piece], refused: list[Refused]) -> None:
+    def _decode(
+        self,
+        part: LaneSlice,
+        pieces: list[Piece],
+        refused: list[Refused],
+        skipped: list[Skipped],
+    ) -> None:
         """Add the pieces of a slice.
 
-        A record that cannot be decoded is refused alone, and lies between two pieces.
+        A record that is skipped or cannot be decoded lies between two pieces.
         """
         decodes_keys = self._invocation.decodes_keys
+        filters = self._skipping is not None and self._skipping.filters_undecoded
         tracker = part.lane.tracker
         if not self._has_to_decode(part):
             piece = undecoded(tracker, part.first, part.records)
@@ -256,6 +273,10 @@ class BatchRunner:
                 return
         piece = Piece(tracker, part.first, [], [], [])
         for index, record in enumerate(part.records, part.first):
+            if filters and self._is_left_out(record, tracker, index, refused, skipped):
+                pieces.append(piece)
+                piece = Piece(tracker, index + 1, [], [], [])
+                continue
             try:
                 payload = self._invocation.read_checked(record)
                 if decodes_keys:
@@ -273,10 +294,40 @@ class BatchRunner:
         pieces.append(piece)
 
     def _has_to_decode(self, part: LaneSlice) -> bool:
-        """Return whether the handler takes more of these records than the bytes of their values."""
+        """Return whether these records have to be read one by one.
+
+        They need not if nothing filters them, and the handler takes the bytes of their values.
+        """
         if self._invocation.decodes_keys or self._invocation.decode is not None:
             return True
+        if self._skipping is not None and self._skipping.filters_undecoded:
+            return True
         return self._invocation.decode_record is not None and any(map(_HEADERS, part.records))
+
+    def _is_left_out(
+        self,
+        record: RawRecord,
+        tracker: OffsetTracker,
+        index: int,
+        refused: list[Refused],
+        skipped: list[Skipped],
+    ) -> bool:
+        """Ask the filter about a record that is not decoded; False if it comes into the batch."""
+        skipping = self._skipping
+        # For the type checker.
+        assert skipping is not None  # noqa: S101
+        message: Message[Any] = new_message(record.value, record, tracker, index)
+        try:
+            why = skipping.why_undecoded(message)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            # The filter is the application's code.
+            refused.append((message, error))
+            return True
+        if why is not None:
+            skipped.append((message, why))
+        return why is not None
 
     def _chosen(self, batch: Batch[Any], refused: list[Refused]) -> Batch[Any]:
         """Return the batch without the records that are skipped."""

@@ -23,7 +23,7 @@ from reactive_kafka.delivery.invocation import (
 )
 from reactive_kafka.delivery.returned import ReturnedUnsettled
 from reactive_kafka.delivery.runners.record_runner import RecordAttempts, RecordHandler
-from reactive_kafka.delivery.skipping import Skipping
+from reactive_kafka.delivery.skipping import Skipping, undecoded_message
 from reactive_kafka.delivery.workers.isolation import Isolation
 from reactive_kafka.errors import DecodeError, UnmatchedRecordError
 from reactive_kafka.failure.routes import after_attempt
@@ -42,11 +42,57 @@ FIRST_SWEEP_AT = 64
 """What is kept of settled records is first removed when so much is kept."""
 
 
+class LateMessage:
+    """The message of a record that is decoded only when something needs its payload.
+
+    Attributes:
+        message: The message that handlers get.
+        undecoded: A message whose payload is the value of the record: bytes, or None.
+    """
+
+    def __init__(self, message: Message[Any], invocation: Invocation) -> None:
+        self.message = message
+        self._invocation = invocation
+        self._is_decoded = False
+        self.undecoded = undecoded_message(message)
+
+    def decoded(self) -> Message[Any]:
+        """Return the message with its payload.
+
+        Raises:
+            DecodeError: The value or the key cannot be decoded.
+            SchemaMissing: The schema of the value has to be asked for first.
+        """
+        if not self._is_decoded:
+            self.message.payload = self._invocation.read_checked(self.message.record)
+            self._check_key()
+            self._is_decoded = True
+        return self.message
+
+    def message_for(self, branch: Branch) -> Message[Any]:
+        """Return the message for a handler, decoded unless the handler reads its own payload.
+
+        Raises:
+            DecodeError: As :meth:`decoded`.
+            SchemaMissing: As :meth:`decoded`.
+        """
+        if branch.read is None:
+            return self.decoded()
+        self._check_key()
+        return self.message
+
+    def _check_key(self) -> None:
+        if self._invocation.decodes_keys:
+            # The message keeps the decoded key.
+            _ = self.message.key
+
+
 @dataclass(frozen=True, slots=True)
 class Branch:
     """One handler of a channel, and which records it takes.
 
-    It takes records of *kinds*, if there are any, for which *when* is true.
+    It takes records of *kinds*, if there are any, for which *when* is true. With *sees_undecoded*,
+    *when* takes messages whose payload is the bytes of the record.
     """
 
     invocation: Invocation
@@ -55,12 +101,21 @@ class Branch:
     kinds: tuple[type, ...] = ()
     # Decodes the handler's own payload; None: it takes that of the channel.
     read: Callable[[RawRecord], Any] | None = None
+    sees_undecoded: bool = False
 
     def takes(self, message: Message[Any]) -> bool:
         """Return whether the record is for this handler. Raises what *when* raises."""
         if self.kinds and not isinstance(message.payload, self.kinds):
             return False
         return self.when is None or bool(self.when(message))
+
+    def takes_late(self, record: LateMessage) -> bool:
+        """Return the same of a record that is decoded only if that is needed for the answer."""
+        if not self.sees_undecoded:
+            return self.takes(record.decoded()) if self.kinds or self.when else True
+        if self.when is not None and not self.when(record.undecoded):
+            return False
+        return not self.kinds or isinstance(record.decoded().payload, self.kinds)
 
     def own(self, message: Message[Any]) -> Message[Any]:
         """Return the message as this handler is to have it.
@@ -113,17 +168,30 @@ class RecordChoice:
             self._skips.skip(message, why)
         return why is not None
 
+    def skips_late(self, record: LateMessage) -> bool:
+        """Do the same with a record that is decoded only if the filter asks for that."""
+        why = self._skipping.why_undecoded(record.undecoded)
+        if why is None and self._skipping.filters_decoded:
+            why = self._skipping.why(record.decoded())
+        if why is not None:
+            self._skips.skip(record.message, why)
+        return why is not None
+
     def skips_undecoded(self, message: Message[Any], error: BaseException) -> bool:
-        """Settle a record that cannot be decoded, if it is too old anyway.
+        """Settle a record that cannot be decoded, if it is too old or filtered anyway.
 
         A record that was decoded has been looked at before.
         """
         if not isinstance(error, DecodeError | SchemaMissing):
             return False
-        if not self._skipping.is_too_old(message):
+        try:
+            why = self._skipping.why_undecoded(undecoded_message(message))
+        except Exception:
+            # The filter is the application's code. The record already has an error of its own.
             return False
-        self._skips.skip(message, "age")
-        return True
+        if why is not None:
+            self._skips.skip(message, why)
+        return why is not None
 
     def unmatched(self, message: Message[Any]) -> None:
         """Settle a record that no handler takes.
@@ -159,7 +227,7 @@ class RecordChoice:
 def _choosing_call(call: Call, branches: Sequence[Branch]) -> RecordCall:
     """Return the call that chooses. It takes the message, settles it, and sends by itself."""
     # Whether keys are decoded is the channel's, so it is the same for all of its handlers.
-    if branches[0].invocation.decodes_keys:
+    if branches[0].invocation.decodes_keys and not branches[0].invocation.decodes_late:
         call = with_key(call, wants_message=True)
     return RecordCall(call, wants_message=True)
 
@@ -179,7 +247,8 @@ class FirstMatch(RecordHandler):
         self._branches = branches
         self._choice = choice
         self._calls = [_settling_call(branch, hook, returned) for branch in branches]
-        self.first = _choosing_call(self._handle, branches)
+        handle = self._handle_late if self.invocation.decodes_late else self._handle
+        self.first = _choosing_call(handle, branches)
         self.attempts = RecordAttempts(self.first, isolation)
         # The branch whose call or ``when`` has failed; None: the filter, or no branch took it.
         self._failing: KeptOfRecords[Branch | None] = KeptOfRecords()
@@ -192,6 +261,23 @@ class FirstMatch(RecordHandler):
             for branch, call in zip(self._branches, self._calls, strict=True):
                 if branch.takes(message):
                     await call(message)
+                    return
+            branch = None
+            self._choice.unmatched(message)
+        except BaseException:
+            self._failing.keep(message, branch)
+            raise
+
+    async def _handle_late(self, message: Message[Any]) -> None:
+        """Do the same, and decode the record only when its payload is needed."""
+        branch: Branch | None = None
+        record = LateMessage(message, self.invocation)
+        try:
+            if self._choice.skips_late(record):
+                return
+            for branch, call in zip(self._branches, self._calls, strict=True):
+                if branch.takes_late(record):
+                    await call(record.message_for(branch))
                     return
             branch = None
             self._choice.unmatched(message)
@@ -277,13 +363,18 @@ class Broadcast(RecordHandler):
     async def _handle(self, message: Message[Any]) -> None:
         place = message.tracker, message.index
         progress = self._progress.get(place)
+        late = LateMessage(message, self.invocation) if self.invocation.decodes_late else None
         if progress is None:
-            if self._choice.skips(message):
+            if self._skips(message, late):
                 return
             progress = BroadcastProgress(0, is_taken=False)
         while self._has_branch(progress):
             try:
-                if self._branches[progress.position].takes(message):
+                branch = self._branches[progress.position]
+                is_taking = branch.takes(message) if late is None else branch.takes_late(late)
+                if is_taking:
+                    if late is not None:
+                        late.message_for(branch)
                     await self._calls[progress.position](message)
                     progress.is_taken = True
             except BaseException:
@@ -305,6 +396,9 @@ class Broadcast(RecordHandler):
             ack_returned(message)
         else:
             message.tracker.settle(message.index)
+
+    def _skips(self, message: Message[Any], late: LateMessage | None) -> bool:
+        return self._choice.skips(message) if late is None else self._choice.skips_late(late)
 
     def _has_branch(self, progress: BroadcastProgress) -> bool:
         return progress.position < len(self._branches)

@@ -222,6 +222,10 @@ class RecordRunner:
         decode = self._invocation.decode
         decode_record = self._invocation.decode_record
         refusal = self._invocation.refusal
+        if self._invocation.decodes_late:
+            decode = None
+            decode_record = None
+            refusal = None
         task = worker.task
         context = worker.context
         clean_context = worker.clean_context
@@ -438,6 +442,8 @@ class RecordRunner:
 
     def _decode(self, message: Message[Any]) -> BaseException | None:
         """Decode a message whose schema is here now; return why that is not possible, or None."""
+        if self._invocation.decodes_late:
+            return None
         try:
             message.payload = self._invocation.read(message.record)
         except BaseException as error:
