@@ -43,6 +43,7 @@ from reactive_kafka.planning.added_channel import plan_added_channel, read_added
 from reactive_kafka.planning.application_plan import plan_application
 from reactive_kafka.planning.channel_plans import AppPlan
 from reactive_kafka.planning.dependency_graph import graph_of
+from reactive_kafka.planning.outbox_rules import emitter_problem, outboxes
 from reactive_kafka.runtime.application_identity import identity_of
 from reactive_kafka.runtime.failed_start import tell_failed_start
 from reactive_kafka.runtime.package_checks import check_extras
@@ -551,3 +552,5 @@ def _check_emitter(name: str, settings: Settings) -> None:
         raise ConfigError(
             unknown_channel_problem(f"app.emitter({name!r})", "outgoing", name, settings)
         )
+    if name in outboxes(settings.outgoing):
+        raise ConfigError(f"app.emitter({name!r}): {emitter_problem(name)}")

@@ -9,6 +9,11 @@ TOPIC_RULE = "letters, digits, dot, underscore and hyphen, at most 249"
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 # How many characters of a value an error shows.
 _LONGEST_SHOWN = 80
+_BATCH_BYTES = 61
+# The fields of a record besides its contents, at most.
+_RECORD_BYTES = 36
+# The two lengths of a header, at most.
+_HEADER_BYTES = 10
 
 
 def is_topic(name: object) -> bool:
@@ -52,6 +57,19 @@ def _bytes_problem(field: str, value: object) -> str | None:
     if value is None or isinstance(value, bytes):
         return None
     return f"{field} = {shown(value)}: expected bytes or None"
+
+
+def batch_bytes(
+    value: bytes | None, key: bytes | None, headers: Sequence[tuple[str, bytes | None]]
+) -> int:
+    """Return how many bytes a batch with this one record has, uncompressed; a few too many.
+
+    Source: the format of record batches, version 2.
+    """
+    size = _BATCH_BYTES + _RECORD_BYTES + len(value or b"") + len(key or b"")
+    for name, content in headers:
+        size += _HEADER_BYTES + len(name.encode("utf-8", "surrogateescape")) + len(content or b"")
+    return size
 
 
 def headers_problem(headers: object) -> str | None:

@@ -250,6 +250,7 @@ class ChannelSession:
             steps.callback(self.lanes.close)
             steps.callback(self.acknowledger.skips.tell)
             steps.push_async_callback(self.letters.stop)
+            steps.callback(self.hook.close)
             await self.clients.close()
 
     def no_more_to_come(self) -> None:

@@ -122,6 +122,8 @@ class ChannelLifecycle:
             steps.callback(session.arrival.set)
             steps.callback(self.status.change, "stopped")
             steps.push_async_callback(session.leave)
+            # While the partitions are ours. What is left then is relayed by their next owner.
+            await session.hook.flush(deadline)
             await session.clients.release(deadline)
 
     async def _close_store(self) -> None:

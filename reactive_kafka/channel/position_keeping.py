@@ -5,17 +5,20 @@ Each kind makes the hook by which a session takes part in deliveries and acks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from reactive_kafka.channel.clients import ChannelClients
+from reactive_kafka.channel.outbox_relay import OutboxRelay
 from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.checkpoint.channel_rows import CheckpointRows
 from reactive_kafka.checkpoint.hook import CheckpointHook
+from reactive_kafka.checkpoint.outbox import OutboxStore
 from reactive_kafka.checkpoint.state_codec import StateCodec
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
 from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
 from reactive_kafka.tasks import Spawn
@@ -70,6 +73,8 @@ class PositionsInStore:
 
     store: CheckpointStore
     codec: StateCodec
+    # The outgoing channels whose events are rows of the store. Empty: it has no outbox.
+    outboxes: Sequence[OutgoingChannel] = ()
 
     def make_hook(self, session: SessionAccess) -> DeliveryHook:
         services = session.services
@@ -80,8 +85,11 @@ class PositionsInStore:
             services.clock,
             services.observer,
         )
+        relay = None
+        if self.outboxes and isinstance(self.store, OutboxStore):
+            relay = OutboxRelay(rows, self.store, self.outboxes, session.spawn)
         return CheckpointHook(
-            session.settings, rows, self.codec, session.fail, session.count_duplicates
+            session.settings, rows, self.codec, session.fail, session.count_duplicates, relay
         )
 
 

@@ -76,7 +76,11 @@ class UntilEnd:
             try:
                 if await self._has_read_all(session):
                     session.no_more_to_come()
-                    if self._is_handled(session) and await self._are_retries_over(session):
+                    if (
+                        self._is_handled(session)
+                        and not session.hook.outbox_rows()
+                        and await self._are_retries_over(session)
+                    ):
                         # Here a broker that is away is waited for. The stop could not wait so long.
                         for client in session.clients:
                             await client.committer.commit_now()

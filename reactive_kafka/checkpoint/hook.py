@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.checkpoint.channel_rows import CheckpointRows
 from reactive_kafka.checkpoint.consumer import CheckpointConnector
+from reactive_kafka.checkpoint.outbox import OutboxStore, Relay, StoreOutboxTransaction
 from reactive_kafka.checkpoint.owned_row import OwnedRow
 from reactive_kafka.checkpoint.state_codec import StateCodec
 from reactive_kafka.checkpoint.state_history import StateHistory
@@ -27,6 +28,7 @@ from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.delivery import D, Delivery, is_open
 from reactive_kafka.verdicts.delivery_hook import Call, CallAgain, MessageCheckpoint
+from reactive_kafka.verdicts.outbox import OUTBOX_CALL
 
 T = TypeVar("T")
 
@@ -42,6 +44,7 @@ class CheckpointHook:
         codec: Encodes and decodes its states.
         fail: Stops the channel, for the reason given.
         duplicates: Counts records that the store already had.
+        relay: Relays the events of the channel's outbox; None: it has none.
     """
 
     # Retry topics have no rows.
@@ -55,18 +58,18 @@ class CheckpointHook:
         codec: StateCodec,
         fail: Callable[[BaseException], object],
         duplicates: Callable[[int], None],
+        relay: Relay | None = None,
     ) -> None:
         self._settings = settings
+        self._relay = relay
         self._rows = rows
         self._codec = codec
         self._home = HomeLoop()
         self._transactions = StoreTransactions(rows, fail, duplicates)
         self._duplicates = duplicates
         # These methods of the protocol are those of a part.
-        self.begins = rows.begin
         self.unstored = rows.unstored
         self.behind_s = rows.behind_s
-        self.not_ready = rows.not_ready
         self.check = self._transactions.open.check
         self.check_up_to = self._transactions.open.check_up_to
         self.refuse = self._transactions.refuse
@@ -80,6 +83,28 @@ class CheckpointHook:
         return CheckpointConnector(
             connector, self._rows, self._settings.checkpoint.kafka_commit_interval_s
         )
+
+    def begins(self, tracker: OffsetTracker, owner: str) -> None:
+        self._rows.begin(tracker, owner)
+        if self._relay is not None:
+            self._relay.begin()
+
+    def not_ready(self) -> list[str]:
+        reasons = self._rows.not_ready()
+        if self._relay is not None:
+            reasons += self._relay.not_ready()
+        return reasons
+
+    def outbox_rows(self) -> int | None:
+        return None if self._relay is None else self._relay.rows()
+
+    async def flush(self, deadline: float) -> None:
+        if self._relay is not None:
+            await self._relay.flush(deadline)
+
+    def close(self) -> None:
+        if self._relay is not None:
+            self._relay.close()
 
     def is_in_transaction(self, tracker: OffsetTracker) -> bool:
         owned = self._rows.of(tracker)
@@ -157,7 +182,26 @@ class CheckpointHook:
             client = self._rows.client_of(delivery.tracker)
             if client is not None and client.is_for_retries:
                 raise self._no_row_error(delivery, "transaction")
-        return self._transactions.of(deliveries, is_batch=is_batch)
+        call = OUTBOX_CALL.get()
+        if call is None or self._relay is None:
+            return self._transactions.of(deliveries, is_batch=is_batch)
+        transaction = self._transactions.of(
+            deliveries, is_batch=is_batch, why_full=self._relay.why_full
+        )
+        store = self._rows.store
+        # Start-up refuses an outbox with another store.
+        assert isinstance(store, OutboxStore)  # noqa: S101
+        return call.around(
+            StoreOutboxTransaction(
+                transaction,
+                store,
+                self._rows.group,
+                # The rows of a batch of several partitions have one owner.
+                min(delivery.topic_partition for delivery in deliveries),
+                deliveries[0].record if len(deliveries) == 1 else None,
+                self._relay,
+            )
+        )
 
     def writes_letter(self, delivery: Delivery) -> None:
         return None

@@ -35,6 +35,10 @@ from reactive_kafka.verdicts.delivery import Delivery, is_open
 StoreTransaction = AbstractAsyncContextManager[Any]
 
 
+ROOM_S = 0.2
+"""How often a transaction looks whether the outbox has room."""
+
+
 class StoreTransactions:
     """Makes the transactions of one channel's messages.
 
@@ -56,8 +60,16 @@ class StoreTransactions:
         self._fail = fail
         self._outcomes = TransactionOutcomes(rows, duplicates)
 
-    def of(self, deliveries: Sequence[Delivery], *, is_batch: bool = False) -> StoreTransaction:
+    def of(
+        self,
+        deliveries: Sequence[Delivery],
+        *,
+        is_batch: bool = False,
+        why_full: Callable[[], str | None] | None = None,
+    ) -> StoreTransaction:
         """Return a transaction that settles these deliveries, except those with a verdict.
+
+        It begins when *why_full* returns None, and takes no lock before that.
 
         In that of a batch a single record may be nacked. Its failure strategy is carried out when
         the block ends, and the others are stored.
@@ -68,13 +80,23 @@ class StoreTransactions:
                 f"channel {self._name!r}: its checkpoint store ({type(store).__name__}) has no "
                 "transactions; SQLite, PostgreSQL and Redis have"
             )
-        return self._run(store, deliveries, is_batch=is_batch)
+        return self._run(store, deliveries, is_batch=is_batch, why_full=why_full)
 
     @asynccontextmanager
     async def _run(
-        self, store: TransactionalStore, deliveries: Sequence[Delivery], *, is_batch: bool
+        self,
+        store: TransactionalStore,
+        deliveries: Sequence[Delivery],
+        *,
+        is_batch: bool,
+        why_full: Callable[[], str | None] | None,
     ) -> AsyncIterator[Any]:
         parts = self._parts(deliveries)
+        while why_full is not None and (reason := why_full()) is not None:
+            full = StoreAwayError(f"channel {self._name!r}: {reason}")
+            full.by_store = True
+            with self._waiting(parts):
+                await self._outcomes.wait(ROOM_S, parts, full)
         for part in parts:
             part.is_batch = is_batch
         with self.open.opened(parts):

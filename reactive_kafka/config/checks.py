@@ -447,6 +447,23 @@ def _transactions(view: View) -> Contradictions:
         )
 
 
+def _outbox(view: View) -> Contradictions:
+    if not view["outbox"]:
+        return
+    if view["transactional_id"] is not None:
+        yield (
+            ("outbox", "transactional_id"),
+            "an outbox relays what the database has, and transactional_id writes in Kafka's "
+            "transactions; keep one",
+        )
+    if view["acks"] == 0:
+        yield (
+            ("acks", "outbox"),
+            "a row of the outbox is deleted when the broker has confirmed its event, and with acks "
+            "= 0 it confirms nothing",
+        )
+
+
 def _confirmed_letters(view: View) -> Contradictions:
     if view["acks"] == 0:
         yield (
@@ -467,7 +484,7 @@ def _spark_driver(view: View) -> Contradictions:
 
 CONSUMER_CHECKS = (_group_times, _security)
 PRODUCER_CHECKS = (_idempotence, _security)
-OUTGOING_CHECKS = (_transactions, _events, *PRODUCER_CHECKS)
+OUTGOING_CHECKS = (_transactions, _outbox, _events, *PRODUCER_CHECKS)
 LETTER_CHECKS = (_confirmed_letters, *PRODUCER_CHECKS)
 """For the producer that writes dead letters."""
 INCOMING_CHECKS = (

@@ -468,6 +468,18 @@ class OutgoingSettings:
         "What a handler sends is committed together with the position after its record. "
         "The ids of the producers begin with this text.",
     )
+    outbox: bool = setting(
+        BOOLEAN,
+        False,
+        "What a handler sends becomes rows of its checkpoint transaction (PostgreSQL or SQLite). "
+        "They are relayed in order, each at least once.",
+    )
+    outbox_max_rows: int = setting(
+        COUNT,
+        100_000,
+        "The most rows of the outbox that wait for an incoming channel's process. At that number "
+        "transactions wait.",
+    )
     reply_topic: str | None = setting(
         TOPIC,
         None,

@@ -143,6 +143,7 @@ def _incoming_json(channel: ChannelFacts, look: Look) -> dict[str, Any]:
         "replays_avoided": channel.replays_avoided,
         "metadata_dropped": channel.metadata_dropped,
         "unsynced_seconds": None if unsynced_s is None else round(unsynced_s, 3),
+        "outbox_rows": channel.outbox_rows,
         "commits": dict(channel.commits),
         "rebalances": dict(channel.rebalances),
     }

@@ -209,6 +209,12 @@ UNSYNCED_AGE = _gauge(
     "How long something has been settled without being in the checkpoint store; 0: it has"
     " everything.",
 )
+OUTBOX_ROWS = _gauge(
+    "outbox_rows",
+    "records",
+    _CHANNEL,
+    "Events in the outbox of the incoming channel that Kafka does not have yet.",
+)
 OFFSET_RESETS = _counter(
     "offset_resets_total",
     "partitions",

@@ -33,7 +33,11 @@ from reactive_kafka.outgoing.transactions.transaction import Sender
 from reactive_kafka.outgoing.transactions.transactional_writer import TransactionalWriter
 from reactive_kafka.records import HeaderPairs, RawRecord, Record, RecordBytes
 from reactive_kafka.tasks import Spawn, all_ended
-from reactive_kafka.wire import fields_problem, topic_problem
+from reactive_kafka.verdicts.outbox import EVENT_ID, OutboxEvent
+from reactive_kafka.wire import batch_bytes, fields_problem, topic_problem
+
+MAX_REQUEST_BYTES = 1_048_576
+"""``max_request_size`` of a producer, if that is not set."""
 
 T = TypeVar("T")
 _created = tuple.__new__
@@ -243,6 +247,30 @@ class OutgoingChannel:
         if self._watch_in_transactions is not None:
             outgoing = self._watch_in_transactions.in_transaction(outgoing)
         return outgoing
+
+    def event(self, event_id: str, outgoing: OutgoingRecord) -> OutboxEvent:
+        """Return a prepared record as an event of the outbox, which has its id as a header.
+
+        Raises:
+            RejectedRecordError: The producer would refuse it: it is larger than
+                ``max_request_size``.
+        """
+        topic, record, partition = outgoing
+        headers = [header for header in record.headers if header[0] != EVENT_ID]
+        headers.append((EVENT_ID, event_id.encode()))
+        timestamp_ms = record.timestamp_ms
+        if timestamp_ms is None:
+            # The time of the event, and not that of its relay.
+            timestamp_ms = int(self._clock.wall() * 1000)
+        record = RecordBytes(record.value, record.key, tuple(headers), timestamp_ms)
+        limit = self.settings.client.get("max_request_size", MAX_REQUEST_BYTES)
+        size = batch_bytes(record.value, record.key, record.headers)
+        if size > limit:
+            raise RejectedRecordError(
+                f"{topic}: the record has {size} bytes, which is more than "
+                f"max_request_size = {limit}"
+            )
+        return OutboxEvent(event_id, self.name, topic, partition, record)
 
     @property
     def why_full(self) -> str | None:

@@ -18,6 +18,7 @@ from reactive_kafka.planning.function_matching import MatchedFunctions, match_fu
 from reactive_kafka.planning.incoming_plan import plan_incoming
 from reactive_kafka.planning.lost_outputs import may_lose_outputs
 from reactive_kafka.planning.memory_plan import plan_memory
+from reactive_kafka.planning.outbox_rules import outbox_without_handler, outboxes
 from reactive_kafka.planning.outgoing_plan import plan_outgoing
 from reactive_kafka.planning.problems import ProblemReport
 from reactive_kafka.planning.retry_later_calls import retry_later_without_topics
@@ -52,6 +53,7 @@ def plan_application(reading: LoadedConfiguration, declared: Declared) -> AppPla
         check_objects(channel, report)
     outgoing = _plan_outgoing(settings, report)
     memory = _plan_memory(matched, settings, report)
+    report.add(*outbox_without_handler(matched.sources, declared.emitters, settings.outgoing))
     report.add(*types_without_schema(matched.all_handlers, matched.sources, settings.outgoing))
     if first_problems or report:
         raise ConfigError(*first_problems, *report.problems)
@@ -116,7 +118,7 @@ def _warnings(
         if name not in matched.on_spark:
             yield from unused_settings(channel, matched.handlers.get(name, ()))
     for plan in incoming.values():
-        yield from may_lose_outputs(plan)
+        yield from may_lose_outputs(plan, outboxes(settings.outgoing))
     for plan in incoming.values():
         yield from retry_later_without_topics(plan)
     for name, channel in settings.incoming.items():

@@ -27,6 +27,7 @@ from reactive_kafka.planning.channel_handlers import ChannelHandler, in_order, n
 from reactive_kafka.planning.channel_plans import IncomingPlan
 from reactive_kafka.planning.handler_plans import handler_plans
 from reactive_kafka.planning.handler_settings import settings_with_handlers
+from reactive_kafka.planning.outbox_rules import outbox_problems
 from reactive_kafka.planning.problems import ProblemReport
 from reactive_kafka.planning.schema_planning import registered_of, schemas_if_used
 from reactive_kafka.planning.sharing import SharedPayload, shared_payload
@@ -70,6 +71,7 @@ def plan_incoming(
         filters_undecoded=takes_undecoded(predicate),
     )
     plan = with_transactions(plan, names_of(handlers, settings), outgoing, report)
+    report.add(*outbox_problems(plan, names_of(handlers, settings), outgoing))
     report.raise_if_any()
     return plan
 

@@ -12,6 +12,7 @@ from reactive_kafka.planning.channel_handlers import ChannelHandler, in_order, n
 from reactive_kafka.planning.channel_plans import MemoryPlan
 from reactive_kafka.planning.handler_plans import handler_plans
 from reactive_kafka.planning.handler_settings import settings_with_handlers
+from reactive_kafka.planning.outbox_rules import outbox_of_memory
 from reactive_kafka.planning.problems import ProblemReport
 from reactive_kafka.planning.sharing import shared_payload
 from reactive_kafka.planning.transaction_rules import transactional_outputs_of_memory
@@ -46,6 +47,7 @@ def plan_memory(
     )
     for handler in handlers:
         report.add(*transactional_outputs_of_memory(handler, outgoing))
+        report.add(*outbox_of_memory(handler, outgoing))
     report.raise_if_any()
     return plan
 

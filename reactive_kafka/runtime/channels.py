@@ -250,7 +250,16 @@ class RunChannels:
         except ValueError as error:
             where = settings.place("checkpoint.store", settings.checkpoint.store)
             raise ConfigError(f"{where}: {error}") from error
-        return PositionsInStore(store, codec)
+        return PositionsInStore(store, codec, self._outboxes(plan))
+
+    def _outboxes(self, plan: IncomingPlan) -> list[OutgoingChannel]:
+        """Return the channels with an outbox that the handlers of a channel send to."""
+        targets = [self.outgoing[name] for name in plan.outgoing]
+        return [
+            target
+            for target in targets
+            if isinstance(target, OutgoingChannel) and target.settings.outbox
+        ]
 
     def _skipping(self, plan: IncomingPlan | MemoryPlan) -> Skipping:
         if isinstance(plan, MemoryPlan):

@@ -7,7 +7,7 @@ from contextvars import Context
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, TypeGuard
 
 from anyio import CapacityLimiter
 
@@ -31,6 +31,8 @@ from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.handlers.middleware import around_send, generating, in_middleware, takes_message
 from reactive_kafka.handlers.signature import Shape
 from reactive_kafka.outgoing.handler_outputs import Outputs, TransactionalOutputs
+from reactive_kafka.outgoing.outbox_outputs import OutboxOutputs
+from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
 from reactive_kafka.outgoing.target import Target
 from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
 from reactive_kafka.planning.channel_plans import HandlerPlan, IncomingPlan, MemoryPlan, is_chosen
@@ -78,7 +80,7 @@ def handler_workers(
         plan.filters_undecoded or any(each.sees_undecoded for each in plan.handlers)
     )
     common = Invocation(
-        call=_call_of(handlers[0], surroundings, None),
+        call=_call_of(handlers[0], None, has_emitters=surroundings.has_emitters),
         decode=reading.decode,
         decode_record=reading.decode_record,
         wants_message=False,
@@ -131,8 +133,15 @@ def _invocation(
     handler = plan.handler
     targets = [surroundings.target(name) for name in plan.outgoing]
     around = around_send(plan.send_middleware)
-    outputs = None
-    if targets:
+    outputs: Outputs | OutboxOutputs | None = None
+    outboxes = [target for target in targets if _is_outbox(target)]
+    outbox = None
+    if outboxes:
+        outbox = OutboxOutputs(
+            outboxes, yields=handler.yields, around=around, returns=handler.returns
+        )
+        outputs = outbox
+    elif targets:
         outputs = Outputs(
             targets,
             settles=common.ack == "post",
@@ -151,14 +160,18 @@ def _invocation(
         common, wants_message=takes_message(handler, plan.middleware), emit=outputs
     )
 
+    has_emitters = surroundings.has_emitters or outbox is not None
+
     def make(setup: WorkerSetup) -> Invocation:
-        watched = None
+        watched: Callable[[Call], Call] | None = None
         if watch is not None:
             watched = partial(watch.around, durations=setup.totals.durations)
+        if outbox is not None:
+            watched = _nested(watched, outbox.around)
         limit = _attempt_limit(setup, plan)
         made = replace(
             invocation,
-            call=_call_of(plan, surroundings, limit),
+            call=_call_of(plan, limit, has_emitters=has_emitters),
             around=_nested(setup.origins.around, watched),
             acks_by_message=setup.channel.watch is not None,
         )
@@ -169,6 +182,10 @@ def _invocation(
         return made
 
     return make
+
+
+def _is_outbox(target: Target) -> TypeGuard[OutgoingChannel]:
+    return isinstance(target, OutgoingChannel) and target.settings.outbox
 
 
 def _nested(
@@ -198,11 +215,10 @@ def _attempt_limit(setup: WorkerSetup, plan: HandlerPlan) -> Callable[[Call], Ca
 
 
 def _call_of(
-    plan: HandlerPlan, surroundings: HandlerSurroundings, limit: Callable[[Call], Call] | None
+    plan: HandlerPlan, limit: Callable[[Call], Call] | None, *, has_emitters: bool
 ) -> Call:
     """Return the call of a handler, with its middleware around it, and *limit* around both."""
     handler = plan.handler
-    has_emitters = surroundings.has_emitters
     if handler.yields:
         make_run = generating(handler, plan.middleware, has_emitters=has_emitters)
         return make_run if limit is None else _limiting_run(make_run, limit)

@@ -206,6 +206,10 @@ class SettlementCheck:
         if settings.group_id is not None:
             committed_by_group = await self._cluster.positions(settings.group_id)
         committed = self._committed_of_channel(settings, committed_by_group)
+        if facts.outbox_rows:
+            unfinished.lines.append(
+                f"channel {channel.name!r}: {facts.outbox_rows} events wait in the outbox"
+            )
         assigned = {partition.partition: partition for partition in facts.partitions}
         commits = settings.commit_strategy in _STRATEGIES_THAT_COMMIT
         for partition in filter(settings.subscription.includes, ends):

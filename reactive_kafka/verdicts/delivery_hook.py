@@ -185,6 +185,16 @@ class DeliveryHook(Protocol):
         """Return what keeps positions from being stored, for people."""
         return []
 
+    def outbox_rows(self) -> int | None:
+        """Return how many events of the outbox wait for Kafka; None: there is no outbox."""
+        return None
+
+    async def flush(self, deadline: float) -> None:
+        """Wait until the outbox is relayed, or until *deadline* (monotonic)."""
+
+    def close(self) -> None:
+        """The session has ended: relay nothing more."""
+
 
 class NoHook(DeliveryHook):
     """A channel without a checkpoint store."""
@@ -204,6 +214,12 @@ class NoHook(DeliveryHook):
         pass
 
     on_nack = refuse
+
+    async def flush(self, deadline: float) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
     async def find_out(self, delivery: Delivery) -> None:
         pass

@@ -39,6 +39,7 @@ OWNED = {
     "runtime.run._supervise": ("loop lag",),
     "channel.channel_session.start": ("poison watch of orders",),
     "channel.lifecycle.fail": ("end of orders",),
+    "channel.outbox_relay.begin": ("outbox of orders to invoices",),
     "channel.clients.start": ("channel orders", "committer of orders", "delayed retries of orders"),
     "delivery.workers.pool._start_worker": ("worker 1 of orders",),
     "nacks.handling._finish_in_task": ("failure of orders-0 offset 0",),
@@ -168,6 +169,7 @@ def app_of(
     *,
     emits: bool,
     transactional: bool = False,
+    outbox: bool = False,
 ) -> App:
     tables: dict[str, Any] = {
         "orders": {
@@ -181,6 +183,8 @@ def app_of(
     invoices: dict[str, Any] = (
         {"transactional_id": "billing"} if transactional else {"wait_for_write": False}
     )
+    if outbox:
+        invoices = {"outbox": True}
     app = App(
         {"http": {"enabled": False}, "incoming": tables, "outgoing": {"invoices": invoices}},
         observer=recorder,
@@ -204,6 +208,7 @@ def app_of(
     return app
 
 
+CHECKPOINTS = {"commit_strategy": "checkpoint", "checkpoint": {"store": "memory://unused"}}
 LETTERS = {"failure_strategy": "dead-letter-queue"}
 RETRIES = {
     "failure_strategy": "delayed-retry-topic",
@@ -227,6 +232,7 @@ async def scene(pattern: str, error: BaseException | None, **orders: Any) -> Asy
         orders,
         emits="invoices" in pattern or transactional,
         transactional=transactional,
+        outbox=pattern.startswith("outbox"),
     )
     app._connector = broker.connector()
     app._stores = lambda _: MemoryStore(Rows())
@@ -266,10 +272,8 @@ OF_ORDERS: dict[str, dict[str, Any]] = {
     "outgoing orders": LETTERS,
     "dead letters of orders-0": LETTERS,
     "auto-commit": {"commit_strategy": "ignore", "enable_auto_commit": True},
-    "commits to Kafka of orders": {
-        "commit_strategy": "checkpoint",
-        "checkpoint": {"store": "memory://unused"},
-    },
+    "commits to Kafka of orders": CHECKPOINTS,
+    "outbox of orders to invoices": CHECKPOINTS,
 }
 """The tasks of the channel orders -> settings with which it has them."""
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from reactive_kafka.broker.memory.scripted_faults import Hold
+from reactive_kafka.checkpoint.outbox import StoredEvent
 from reactive_kafka.checkpoint.store import Checkpoint, Write, allows, raise_if_refused
 from reactive_kafka.errors import CheckpointRefusedError, CorruptCheckpointError, StoreAwayError
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.verdicts.outbox import OutboxEvent
 
 DEADLINE_S = 10.0
 
@@ -83,6 +85,7 @@ class Rows:
     Attributes:
         data: The data that users have written in transactions.
         history: Every attempt to write a row, in the order of the store.
+        events: The rows of the outbox, each with its group, in the order of their numbers.
         faults: The script for the calls of all clients.
         late: The effects of late calls, which :meth:`land` carries out.
     """
@@ -90,6 +93,8 @@ class Rows:
     def __init__(self) -> None:
         self.data: dict[Any, Any] = {}
         self.history: list[WriteAttempt] = []
+        self.events: list[tuple[str, StoredEvent]] = []
+        self._next_number = 1
         self.faults = Faults()
         self._rows: dict[tuple[str, TopicPartition], Checkpoint] = {}
         self.late: list[Callable[[], object]] = []
@@ -136,6 +141,16 @@ class Rows:
             self.history.append(WriteAttempt(who, group, partition, writes[partition], stored))
         return refused
 
+    def add_events(self, group: str, events: Sequence[tuple[TopicPartition, OutboxEvent]]) -> None:
+        """Store events, each with the incoming partition whose owner relays it."""
+        for source, event in events:
+            self.events.append((group, StoredEvent(self._next_number, source, event)))
+            self._next_number += 1
+
+    def events_of(self, group: str, sources: Collection[TopicPartition]) -> list[StoredEvent]:
+        """Return the rows of the outbox that the owner of these partitions relays."""
+        return [stored for of, stored in self.events if of == group and stored.source in sources]
+
     def land(self) -> list[WriteAttempt]:
         """Carry out the late calls, in the order in which they were sent.
 
@@ -158,6 +173,18 @@ _named: dict[str, Rows] = {}
 def forget(name: str) -> None:
     """Drop the rows behind ``memory://name``."""
     _named.pop(name, None)
+
+
+class TransactionData(dict[Any, Any]):
+    """What a transaction yields: a dict, with ``send`` for events.
+
+    Attributes:
+        events: The events so far, each with the incoming partition whose owner relays it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[tuple[TopicPartition, OutboxEvent]] = []
 
 
 class MemoryStore:
@@ -204,7 +231,7 @@ class MemoryStore:
         self, group: str, writes: Mapping[TopicPartition, Write]
     ) -> AsyncIterator[dict[Any, Any]]:
         """Yield a dict. Its items are added to :attr:`Rows.data` if the rows are stored."""
-        data: dict[Any, Any] = {}
+        data = TransactionData()
 
         def begin() -> None:
             raise_if_refused(group, self.rows.refused(group, writes))
@@ -212,10 +239,62 @@ class MemoryStore:
         def end() -> None:
             raise_if_refused(group, self.rows.write(self.who, group, writes, together=True))
             self.rows.data.update(data)
+            self.rows.add_events(group, data.events)
 
         await self._ask("enter", begin)
         yield data
         await self._ask("exit", end)
+
+    async def add_events(
+        self,
+        connection: TransactionData,
+        group: str,
+        source: TopicPartition,
+        events: Sequence[OutboxEvent],
+    ) -> None:
+        connection.events += [(source, event) for event in events]
+
+    async def count_events(
+        self, group: str, sources: Collection[TopicPartition]
+    ) -> Mapping[str, int]:
+        def counted() -> Counter[str]:
+            found = self.rows.events_of(group, sources)
+            return Counter(stored.event.channel for stored in found)
+
+        return await self._ask("read", counted)
+
+    async def read_events(
+        self,
+        group: str,
+        sources: Collection[TopicPartition],
+        channel: str,
+        *,
+        most: int,
+        most_bytes: int,
+    ) -> Sequence[StoredEvent]:
+        def first() -> list[StoredEvent]:
+            found = self.rows.events_of(group, sources)
+            of_channel = [stored for stored in found if stored.event.channel == channel]
+            size = 0
+            taken: list[StoredEvent] = []
+            for stored in of_channel[:most]:
+                if taken and size >= most_bytes:
+                    break
+                size += len(stored.event.record.value or b"")
+                taken.append(stored)
+            return taken
+
+        return await self._ask("read", first)
+
+    async def delete_events(self, numbers: Collection[int]) -> None:
+        def delete() -> None:
+            self.rows.events = [
+                (group, stored)
+                for group, stored in self.rows.events
+                if stored.number not in numbers
+            ]
+
+        await self._ask("write", delete)
 
     async def close(self) -> None:
         """Do nothing: nothing is open."""

@@ -1,9 +1,9 @@
-"""A table of a database: SQLite or PostgreSQL, through SQLAlchemy."""
+"""Tables of a database: SQLite or PostgreSQL, through SQLAlchemy."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -18,9 +18,10 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.schema import CreateTable
+from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql import Executable
 
+from reactive_kafka.checkpoint.outbox import StoredEvent
 from reactive_kafka.checkpoint.store import (
     Checkpoint,
     Write,
@@ -29,6 +30,7 @@ from reactive_kafka.checkpoint.store import (
     raise_if_refused,
     validated_row,
 )
+from reactive_kafka.checkpoint.stores import sql_outbox
 from reactive_kafka.checkpoint.stores.sql_engine import CONNECT_S, READS, make_engine, read_url
 from reactive_kafka.checkpoint.stores.sql_errors import (
     advice_for,
@@ -46,6 +48,7 @@ from reactive_kafka.errors import (
     StoreAwayError,
 )
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.verdicts.outbox import OutboxEvent
 
 ANSWER_S = 10.0
 """How long the statements of one call may take together."""
@@ -72,8 +75,25 @@ _HAS_FAILED = (
 )
 
 
+class StoreConnection(AsyncConnection):
+    """What a transaction yields: SQLAlchemy's connection, with ``send`` for events."""
+
+    async def send(self, value: Any) -> None:
+        """Make a value an event of the outbox. The call of a handler replaces this method.
+
+        Raises:
+            CheckpointError: Always: the handler sends to no outbox.
+        """
+        raise CheckpointError(
+            "tx.send() needs an outbox: decorate the handler with @app.outgoing(NAME), and set "
+            "outbox = true in [outgoing.NAME]"
+        )
+
+
 class SqlStore:
     """The table ``reactive_kafka_checkpoints``, which is made if it is missing.
+
+    The events of an outbox are in another table, ``reactive_kafka_outbox``.
 
     Both databases sync each commit to the disk (PostgreSQL unless ``synchronous_commit`` was turned
     off). After a restart of the server the store connects again. A transaction that is rolled back
@@ -99,7 +119,8 @@ class SqlStore:
         self._url = read_url(url)
         self._engine = make_engine(self._url, answer_s)
         sa.event.listen(self._engine.sync_engine, "handle_error", self._on_error)
-        self._has_table = False
+        # The tables that are known to exist.
+        self._tables = set[str]()
         # SQLite has one writer at a time, so transactions take turns here.
         self._turn: AbstractAsyncContextManager[None] = nullcontext()
         if self._engine.dialect.name == "sqlite":
@@ -157,6 +178,55 @@ class SqlStore:
                     raise_if_refused(group, await self._write(connection, group, writes))
                     await connection.commit()
 
+    async def add_events(
+        self,
+        connection: AsyncConnection,
+        group: str,
+        source: TopicPartition,
+        events: Sequence[OutboxEvent],
+    ) -> None:
+        rows = [sql_outbox.values_of(group, source, event) for event in events]
+        await connection.execute(sql_outbox.EVENTS.insert().inline(), rows)
+
+    async def count_events(
+        self, group: str, sources: Collection[TopicPartition]
+    ) -> Mapping[str, int]:
+        found = await self._read_events(sql_outbox.counting(group, sources))
+        return {row.channel: row.waiting for row in found}
+
+    async def read_events(
+        self,
+        group: str,
+        sources: Collection[TopicPartition],
+        channel: str,
+        *,
+        most: int,
+        most_bytes: int,
+    ) -> Sequence[StoredEvent]:
+        return sql_outbox.stored_events(
+            await self._read_events(
+                sql_outbox.reading(group, sources, channel, most=most, most_bytes=most_bytes)
+            )
+        )
+
+    async def _read_events(self, statement: Executable) -> Sequence[sa.Row[Any]]:
+        with self._translated_errors():
+            async with (
+                self._connected(reads=True, table=sql_outbox.EVENTS) as connection,
+                _deadline(self._answer_s),
+            ):
+                return (await connection.execute(statement)).all()
+
+    async def delete_events(self, numbers: Collection[int]) -> None:
+        with self._translated_errors():
+            async with (
+                self._connected(table=sql_outbox.EVENTS) as connection,
+                _deadline(self._answer_s),
+            ):
+                column = sql_outbox.EVENTS.c.id
+                await connection.execute(sql_outbox.EVENTS.delete().where(column.in_(numbers)))
+                await connection.commit()
+
     async def close(self) -> None:
         """Close the connections that are not in use. Those of transactions close when these end."""
         try:
@@ -167,19 +237,21 @@ class SqlStore:
             await self._engine.dispose(close=False)
 
     @asynccontextmanager
-    async def _connected(self, *, reads: bool = False) -> AsyncIterator[AsyncConnection]:
+    async def _connected(
+        self, *, reads: bool = False, table: sa.Table = ROWS
+    ) -> AsyncIterator[AsyncConnection]:
         """Yield a connection with an open transaction, and roll back what was not committed."""
         async with AsyncExitStack() as opened:
             with self._translated_errors(connects=True):
                 async with _deadline(self._answer_s):
                     await opened.enter_async_context(nullcontext() if reads else self._turn)
                 async with _deadline(min(CONNECT_S, self._answer_s)):
-                    connection = await self._engine.connect()
+                    connection = await StoreConnection(self._engine).start()
             opened.push_async_callback(self._give_back, connection)
             with self._translated_errors():
                 async with _deadline(self._answer_s):
-                    if not self._has_table:
-                        await self._make_table(connection)
+                    if table.name not in self._tables:
+                        await self._make_table(connection, table)
                     if reads:
                         await connection.execution_options(**{READS: True})
                     await connection.begin()
@@ -192,23 +264,25 @@ class SqlStore:
             async with _deadline(self._answer_s):
                 await connection.close()
 
-    async def _make_table(self, connection: AsyncConnection) -> None:
-        """Create the table if it is missing.
+    async def _make_table(self, connection: AsyncConnection, table: sa.Table) -> None:
+        """Create a table if it is missing.
 
         A user without the right to create tables can use an existing one.
         """
-        if not await connection.run_sync(_has_table):
+        if not await connection.run_sync(_has_table, table):
             try:
-                await connection.execute(CreateTable(ROWS, if_not_exists=True))
+                await connection.execute(CreateTable(table, if_not_exists=True))
+                for index in table.indexes:
+                    await connection.execute(CreateIndex(index, if_not_exists=True))
                 await connection.commit()
             except (BrokerError, SQLAlchemyError):
                 await connection.rollback()
                 # Another process may have created it meanwhile.
-                if not await connection.run_sync(_has_table):
+                if not await connection.run_sync(_has_table, table):
                     raise
         # The check above has begun a transaction.
         await connection.rollback()
-        self._has_table = True
+        self._tables.add(table.name)
 
     async def _rows(
         self, connection: AsyncConnection, group: str, partitions: Collection[TopicPartition]
@@ -335,8 +409,8 @@ async def _deadline(seconds: float) -> AsyncIterator[None]:
         yield
 
 
-def _has_table(connection: sa.Connection) -> bool:
-    return sa.inspect(connection).has_table(ROWS.name)
+def _has_table(connection: sa.Connection, table: sa.Table) -> bool:
+    return sa.inspect(connection).has_table(table.name)
 
 
 def _is_of_database(error: Exception) -> bool:

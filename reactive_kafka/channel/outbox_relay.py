@@ -1,0 +1,343 @@
+"""Relays the rows of an outbox to Kafka, while this process owns their incoming partitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+
+from anyio import CancelScope
+
+from reactive_kafka.backoff import Backoff, Waits
+from reactive_kafka.channel.outbox_backlog import OutboxBacklog, size_of
+from reactive_kafka.checkpoint.channel_rows import CheckpointRows
+from reactive_kafka.checkpoint.outbox import OutboxStore, StoredEvent
+from reactive_kafka.errors import (
+    ChannelClosedError,
+    CorruptCheckpointError,
+    FatalBrokerError,
+    StoreAwayError,
+    text_of,
+)
+from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
+from reactive_kafka.outgoing.queue.receipt import Receipt, receipted
+from reactive_kafka.outgoing.queue.record import OutgoingRecord
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import Spawn, is_set_within
+
+MOST_EVENTS = 500
+"""How many events are read and sent at once, at most."""
+MOST_BYTES = 4_194_304
+"""How many bytes the values of these have together, unless the first one alone has more."""
+LOOK_S = 1.0
+"""How often the partitions of this process are looked at."""
+READ_S = 10.0
+"""How often the table is read although no transaction has added rows."""
+OWNED_S = 0.25
+"""How often it is looked whether the partitions of events that are being sent are still ours."""
+BACKOFF = Backoff(0.25, 5.0)
+"""How soon the store is asked again after an error."""
+FLUSH_S = 5.0
+"""How long a stop waits for rows that can be relayed, at most."""
+FLUSH_LOOK_S = 0.02
+
+
+class EventReceipt(Receipt):
+    """The outcome of one event."""
+
+    __slots__ = ("_round", "event")
+
+    def __init__(self, event: StoredEvent, sending: SentRound) -> None:
+        super().__init__()
+        self.event = event
+        self._round = sending
+
+    def report(self, error: BaseException | None) -> None:
+        self._round.ended(self.event, error)
+
+
+class SentRound:
+    """Events that were sent together. Some have no outcome yet."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, EventReceipt] = {}
+        self.confirmed: list[StoredEvent] = []
+        self.refused: list[tuple[StoredEvent, str]] = []
+        # Set when no outcome is open.
+        self.is_over = asyncio.Event()
+
+    def ended(self, event: StoredEvent, error: BaseException | None) -> None:
+        """Note the outcome of one event."""
+        self.open.pop(event.number, None)
+        if error is None:
+            self.confirmed.append(event)
+        elif not isinstance(error, ChannelClosedError):
+            self.refused.append((event, text_of(error)))
+        if not self.open:
+            self.is_over.set()
+
+    def drop(self, ours: frozenset[TopicPartition]) -> None:
+        """Send no more events of partitions that are not ours. What is being written is written."""
+        for number, receipt in list(self.open.items()):
+            if receipt.event.source not in ours:
+                receipt.void()
+                del self.open[number]
+        if not self.open:
+            self.is_over.set()
+
+
+class ChannelRelay:
+    """Relays the rows of one incoming and one outgoing channel, in the order of their numbers."""
+
+    def __init__(self, rows: CheckpointRows, store: OutboxStore, channel: OutgoingChannel) -> None:
+        self.name = channel.name
+        self.backlog = OutboxBacklog(channel.settings.outbox_max_rows)
+        # Outgoing channel -> its rows, as counted last.
+        self.counted: Mapping[str, int] = {}
+        # Why the store cannot be used until its operator has acted.
+        self.problem: str | None = None
+        self._rows = rows
+        self._store = store
+        self._channel = channel
+        self._most = min(MOST_EVENTS, channel.settings.max_in_flight)
+        self._woken = asyncio.Event()
+        self._read_at = 0.0
+
+    def wake(self) -> None:
+        """There may be rows to relay."""
+        self._woken.set()
+
+    def owned(self) -> frozenset[TopicPartition]:
+        """Return the partitions whose rows this process relays."""
+        return frozenset(
+            owned.partition
+            for owned in self._rows.owned
+            if owned.tracker is not None
+            and not owned.tracker.is_closed
+            and self._rows.is_kept(owned.tracker)
+        )
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether nothing can be relayed now."""
+        return (
+            self.problem is not None
+            or self._rows.away is not None
+            or self._channel.facts().broker_error is not None
+            or self.backlog.refused > 0
+        )
+
+    async def run(self) -> None:
+        """Relay rows until this is cancelled."""
+        waits = Waits(BACKOFF)
+        clock = self._rows.clock
+        sources: frozenset[TopicPartition] = frozenset()
+        while True:
+            is_woken = await is_set_within(self._woken, LOOK_S)
+            self._woken.clear()
+            before = sources
+            sources = self.owned()
+            is_due = is_woken or sources != before or clock.monotonic() - self._read_at >= READ_S
+            if not sources or not is_due:
+                continue
+            try:
+                await self._relay(sources)
+            except StoreAwayError:
+                self.wake()
+                await asyncio.sleep(waits.next_s())
+            except (FatalBrokerError, CorruptCheckpointError) as error:
+                self.problem = text_of(error)
+                self.wake()
+                await asyncio.sleep(waits.next_s())
+            else:
+                self.problem = None
+                waits.progressed()
+
+    async def _relay(self, sources: frozenset[TopicPartition]) -> None:
+        """Relay the rows of these partitions until none is left, or until others are ours."""
+        await self._delete_confirmed()
+        while sources == self.owned():
+            if self.backlog.must_count(sources):
+                await self._count(sources)
+            events = await self._read(sources)
+            to_send = self.backlog.to_send(events, self._rows.clock.monotonic())[: self._most]
+            if to_send and await self._write(to_send):
+                continue
+            if events:
+                # The broker refuses them. They are sent again when they are due.
+                await is_set_within(self._woken, LOOK_S)
+                self.wake()
+            return
+        # The next round has the partitions that are ours then.
+        self.wake()
+
+    async def _count(self, sources: frozenset[TopicPartition]) -> None:
+        additions = self.backlog.additions
+        call = self._store.count_events(self._rows.group, sources)
+        self.counted = await self._rows.ask(call, is_write=False)
+        self.backlog.counted(sources, self.counted.get(self.name, 0), additions)
+
+    async def _read(self, sources: frozenset[TopicPartition]) -> Sequence[StoredEvent]:
+        backlog = self.backlog
+        additions = backlog.additions
+        # Rows that the broker refuses stay in the table, and must not keep others from being read.
+        most = self._most + backlog.refused
+        most_bytes = MOST_BYTES + backlog.refused_bytes
+        call = self._store.read_events(
+            self._rows.group, sources, self.name, most=most, most_bytes=most_bytes
+        )
+        events = await self._rows.ask(call, is_write=False)
+        self._read_at = self._rows.clock.monotonic()
+        is_all = len(events) < most and sum(map(size_of, events)) < most_bytes
+        backlog.read(events, is_all=is_all, additions=additions)
+        return events
+
+    async def _write(self, events: Sequence[StoredEvent]) -> bool:
+        """Write events, and delete the rows of those that the broker has confirmed.
+
+        Returns:
+            Whether it has confirmed any.
+        """
+        sending = self._send(events)
+        try:
+            while not await is_set_within(sending.is_over, OWNED_S):
+                sending.drop(self.owned())
+        finally:
+            sending.drop(frozenset())
+            self.backlog.sent(sending.confirmed, sending.refused, self._rows.clock.monotonic())
+        await self._delete_confirmed()
+        return bool(sending.confirmed)
+
+    def _send(self, events: Sequence[StoredEvent]) -> SentRound:
+        sending = SentRound()
+        # All receipts first: an event may have its outcome at once.
+        for event in events:
+            sending.open[event.number] = EventReceipt(event, sending)
+        for receipt in list(sending.open.values()):
+            self._put(receipt, sending)
+        return sending
+
+    def _put(self, receipt: EventReceipt, sending: SentRound) -> None:
+        event = receipt.event.event
+        outgoing = OutgoingRecord(event.topic, event.record, event.partition)
+        try:
+            # Without a wait for room: no more events are read than there is room for.
+            self._channel.put_now(outgoing, receipted(outgoing, receipt))
+        except ChannelClosedError as error:
+            receipt.void()
+            sending.ended(receipt.event, error)
+
+    async def _delete_confirmed(self) -> None:
+        numbers = list(self.backlog.confirmed)
+        if numbers:
+            await self._rows.ask(self._store.delete_events(numbers))
+            self.backlog.deleted(numbers)
+
+
+class OutboxRelay:
+    """Relays the events of one incoming channel, to each outgoing channel by itself.
+
+    A :class:`~reactive_kafka.checkpoint.outbox.Relay`. An outgoing channel whose brokers are away
+    holds up no other.
+
+    Args:
+        channels: Those with an outbox that the handlers of the channel send to.
+        spawn: Starts the tasks, when the first partition is read.
+    """
+
+    def __init__(
+        self,
+        rows: CheckpointRows,
+        store: OutboxStore,
+        channels: Iterable[OutgoingChannel],
+        spawn: Spawn,
+    ) -> None:
+        self._clock = rows.clock
+        self._relays = [ChannelRelay(rows, store, channel) for channel in channels]
+        self._incoming = rows.channel
+        self._spawn = spawn
+        self._scopes: list[CancelScope] = []
+        self._has_begun = False
+
+    def begin(self) -> None:
+        for relay in self._relays:
+            if not self._has_begun:
+                self._spawn(
+                    self._until_closed(relay), f"outbox of {self._incoming} to {relay.name}"
+                )
+            relay.wake()
+        self._has_begun = True
+
+    def _until_closed(self, relay: ChannelRelay) -> Callable[[], Awaitable[None]]:
+        scope = CancelScope()
+        self._scopes.append(scope)
+
+        async def run() -> None:
+            with scope:
+                await relay.run()
+
+        return run
+
+    def why_full(self) -> str | None:
+        for relay in self._relays:
+            if relay.backlog.rows is None:
+                return "the rows of the outbox are being counted"
+            if relay.backlog.is_full:
+                return (
+                    f"the outbox has {relay.backlog.rows} rows for channel {relay.name!r}, and "
+                    f"outbox_max_rows is {relay.backlog.most_rows}"
+                )
+        return None
+
+    def added(self, events: Mapping[str, int]) -> None:
+        for relay in self._relays:
+            if relay.name in events:
+                relay.backlog.added(events[relay.name])
+                relay.wake()
+
+    def unsure(self) -> None:
+        for relay in self._relays:
+            relay.backlog.count_again()
+            relay.wake()
+
+    async def flush(self, deadline: float) -> None:
+        until = min(deadline, self._clock.monotonic() + FLUSH_S)
+        # The rows are deleted in several places; the loop ends within seconds.
+        while self._clock.monotonic() < until and any(  # noqa: ASYNC110
+            relay.backlog.rows and not relay.is_held_up for relay in self._relays
+        ):
+            await asyncio.sleep(FLUSH_LOOK_S)
+
+    def rows(self) -> int:
+        return sum(relay.backlog.rows or 0 for relay in self._relays)
+
+    def not_ready(self) -> list[str]:
+        return list(self._reasons())
+
+    def _reasons(self) -> Iterator[str]:
+        known = {relay.name for relay in self._relays}
+        unknown = dict[str, int]()
+        for relay in self._relays:
+            backlog = relay.backlog
+            if relay.problem is not None:
+                yield f"the outbox cannot be read: {relay.problem}"
+            if backlog.refusal is not None:
+                yield (
+                    f"the broker refuses {backlog.refused} events of the outbox for channel "
+                    f"{relay.name!r}: {backlog.refusal}; their rows stay"
+                )
+            if backlog.rows is not None and backlog.is_full:
+                yield (
+                    f"the outbox is full: {backlog.rows} rows for channel {relay.name!r} "
+                    f"(outbox_max_rows = {backlog.most_rows}); no record is handled until it has "
+                    "room"
+                )
+            unknown |= {name: rows for name, rows in relay.counted.items() if name not in known}
+        for name, rows in unknown.items():
+            yield (
+                f"the outbox has {rows} rows for channel {name!r}, which no handler of "
+                f"{self._incoming!r} sends to: give it one again, or delete them"
+            )
+
+    def close(self) -> None:
+        for scope in self._scopes:
+            scope.cancel()

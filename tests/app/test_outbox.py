@@ -1,0 +1,398 @@
+"""An outbox: what a handler sends is a row of its transaction, and is relayed to Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from reactive_kafka import App, Batch, Message, Record
+from reactive_kafka.errors import RejectedRecordError
+from reactive_kafka.testing import TestApp
+from tests.app.checkpoints import CHECKPOINT, MemoryStore, Rows, row, store_of
+from tests.app.helpers import (
+    Recorder,
+    facts,
+    in_virtual_time,
+    make_broker,
+    running,
+    send,
+    tp,
+    until,
+)
+
+EVENT_ID = "reactive-kafka-event-id"
+
+
+def outbox_app(
+    rows: Rows,
+    recorder: Recorder | None = None,
+    *,
+    who: str = "a",
+    outbox_max_rows: int = 1000,
+    **orders: Any,
+) -> App:
+    """An application whose channel events has an outbox in *rows*."""
+    app = App(
+        {
+            "incoming": {
+                "orders": {
+                    "group_id": "billing",
+                    "auto_offset_reset": "earliest",
+                    "commit_strategy": "checkpoint",
+                    "checkpoint": CHECKPOINT,
+                    "batch_max_wait": "100ms",
+                    **orders,
+                }
+            },
+            "outgoing": {"events": {"outbox": True, "outbox_max_rows": outbox_max_rows}},
+        },
+        observer=recorder,
+    )
+    store = MemoryStore(rows, who=who)
+    app._stores = lambda _: store
+    return app
+
+
+def values(test: TestApp) -> list[bytes | None]:
+    return [record.value for record in test.records("events")]
+
+
+def ids(test: TestApp) -> list[str]:
+    return [
+        value.decode()
+        for record in test.records("events")
+        for name, value in record.headers
+        if name == EVENT_ID and value is not None
+    ]
+
+
+@in_virtual_time
+async def test_what_a_handler_sends_and_returns_is_stored_with_its_rows_and_relayed_in_order() -> (
+    None
+):
+    rows = Rows()
+    app = outbox_app(rows)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> bytes:
+        async with message.transaction() as tx:
+            tx[message.offset] = message.payload
+            await tx.send(b"sent " + message.payload)
+        # It is committed with what is returned.
+        assert message.offset not in rows.data
+        return b"returned " + message.payload
+
+    async with running(app) as test:
+        await send(test, b"x", b"y")
+        await test.settled()
+        assert values(test) == [b"sent x", b"returned x", b"sent y", b"returned y"]
+        assert len(set(ids(test))) == 4
+        assert rows.data == {0: b"x", 1: b"y"}
+        assert rows.events == []
+        assert row(rows).position == 2
+        assert facts(test).outbox_rows == 0
+
+
+@pytest.mark.parametrize("shape", ["message", "batch"])
+@in_virtual_time
+async def test_what_is_returned_without_a_block_gets_a_transaction(shape: str) -> None:
+    rows = Rows()
+    app = outbox_app(rows)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def one(message: Message[bytes]) -> bytes | None:
+        return message.payload if message.payload != b"nothing" else None
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def many(batch: Batch[bytes]) -> list[Record]:
+        return [Record(message.payload) for message in batch if message.payload != b"nothing"]
+
+    app = outbox_app(rows)
+    app.incoming("orders")(app.outgoing("events")(one if shape == "message" else many))
+    async with running(app) as test:
+        await send(test, b"x", b"nothing", b"y")
+        await test.settled()
+        assert values(test) == [b"x", b"y"]
+        assert [attempt.stored for attempt in rows.history if attempt.write.checkpoint.position]
+        assert facts(test).partitions[0].committed == 3
+
+
+@in_virtual_time
+async def test_each_value_that_a_generator_yields_is_an_event_of_its_transaction() -> None:
+    rows = Rows()
+    app = outbox_app(rows)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> AsyncIterator[bytes]:
+        yield b"before"
+        async with message.transaction() as tx:
+            tx[message.offset] = 1
+            yield b"inside"
+        yield b"behind"
+        assert rows.data == {}
+
+    async with running(app) as test:
+        await send(test, b"x")
+        await test.settled()
+        assert values(test) == [b"before", b"inside", b"behind"]
+        assert rows.data == {0: 1}
+
+
+@pytest.mark.parametrize("how", ["sent", "returned", "yielded", "too large"])
+@in_virtual_time
+async def test_a_value_that_cannot_be_sent_rolls_everything_back(how: str) -> None:
+    rows = Rows()
+    app = outbox_app(rows, failure_strategy="dead-letter-queue")
+
+    async def store(message: Message[bytes]) -> Any:
+        async with message.transaction() as tx:
+            tx[message.offset] = 1
+            if how == "sent" and message.payload == b"bad":
+                await tx.send(object())
+            await tx.send(b"fine")
+        if how == "too large" and message.payload == b"bad":
+            return b"x" * 1_048_576
+        return object() if how == "returned" and message.payload == b"bad" else None
+
+    async def store_and_yield(message: Message[bytes]) -> AsyncIterator[Any]:
+        await store(message)
+        yield object() if message.payload == b"bad" else b"yielded"
+
+    handler = store_and_yield if how == "yielded" else store
+    app.incoming("orders")(app.outgoing("events")(handler))
+    async with running(app) as test:
+        await send(test, b"bad", b"good")
+        await test.settled()
+        assert rows.data == {1: 1}
+        assert values(test) == ([b"fine", b"yielded"] if how == "yielded" else [b"fine"])
+        (letter,) = test.records("dead-letter-topic-orders")
+        assert letter.value == b"bad"
+        assert facts(test).totals[tp()].outputs_lost == 0
+
+
+@in_virtual_time
+async def test_an_error_behind_the_block_rolls_it_back_too() -> None:
+    rows = Rows()
+    app = outbox_app(rows, failure_strategy="ignore")
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> None:
+        async with message.transaction() as tx:
+            tx[message.offset] = 1
+            await tx.send(message.payload)
+        if message.payload == b"bad":
+            raise ValueError("bad")
+
+    async with running(app) as test:
+        await send(test, b"bad", b"good")
+        await test.settled()
+        assert rows.data == {1: 1}
+        assert values(test) == [b"good"]
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@in_virtual_time
+async def test_a_send_that_is_not_awaited_or_comes_behind_its_block_is_an_error() -> None:
+    rows, recorder = Rows(), Recorder()
+    app = outbox_app(rows, recorder, failure_strategy="dead-letter-queue")
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> None:
+        async with message.transaction() as tx:
+            if message.payload == b"not awaited":
+                tx.send(b"x")
+        if message.payload == b"late":
+            await tx.send(b"x")
+
+    async with running(app) as test:
+        await send(test, b"not awaited", b"late")
+        await test.settled()
+        reasons = [
+            dict(letter.headers)["dead-letter-reason"]
+            for letter in test.records("dead-letter-topic-orders")
+        ]
+        assert b"tx.send() without await" in reasons[0]
+        assert b"after the block" in reasons[1]
+        assert values(test) == []
+
+
+@in_virtual_time
+async def test_a_batch_may_have_a_transaction_for_each_message() -> None:
+    rows = Rows()
+    app = outbox_app(rows)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(batch: Batch[bytes]) -> bytes:
+        for message in batch:
+            async with message.transaction() as tx:
+                tx[message.offset] = 1
+                await tx.send(message.payload)
+        return b"last"
+
+    async with running(app) as test:
+        await send(test, b"x", b"y", b"z")
+        await test.settled()
+        assert values(test)[:3] == [b"x", b"y", b"z"]
+        assert set(values(test)[3:]) == {b"last"}
+        assert rows.data == {0: 1, 1: 1, 2: 1}
+
+
+@in_virtual_time
+async def test_during_an_outage_records_are_acked_and_all_is_relayed_within_10_s_of_its_end() -> (
+    None
+):
+    rows = Rows()
+    app = outbox_app(rows)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> bytes:
+        return message.payload
+
+    async with running(app) as test:
+        await send(test, b"0")
+        await test.settled()
+        test.broker.topic_away("events")
+        for number in range(1, 50):
+            await send(test, b"%d" % number)
+        await until(lambda: facts(test).partitions[0].committed == 50)
+        await until(lambda: not app.health().ready.is_up, 5)
+        assert "events" in str(app.health())
+        assert app.health().live.is_up
+        await asyncio.sleep(500)
+        assert len(rows.events) == 49
+        assert facts(test).outbox_rows == 49
+        assert values(test) == [b"0"]
+        test.broker.topic_back("events")
+        await until(lambda: len(values(test)) == 50, 10)
+        await until(lambda: app.health().ready.is_up, 10)
+        await until(lambda: rows.events == [])
+        assert values(test) == [b"%d" % number for number in range(50)]
+
+
+@in_virtual_time
+async def test_at_outbox_max_rows_no_record_is_handled_until_there_is_room() -> None:
+    rows, handled = Rows(), list[bytes]()
+    app = outbox_app(rows, outbox_max_rows=3)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> None:
+        async with message.transaction() as tx:
+            handled.append(message.payload)
+            await tx.send(message.payload)
+
+    async with running(app) as test:
+        test.broker.topic_away("events")
+        await send(test, *(b"%d" % number for number in range(10)))
+        await until(lambda: len(handled) == 3)
+        await asyncio.sleep(100)
+        assert handled == [b"0", b"1", b"2"]
+        assert "outbox_max_rows = 3" in str(app.health())
+        assert facts(test).poison == ()
+        test.broker.topic_back("events")
+        await until(lambda: len(values(test)) == 10, 20)
+        assert values(test) == [b"%d" % number for number in range(10)]
+        await until(lambda: app.health().ready.is_up, 10)
+
+
+@in_virtual_time
+async def test_rows_that_were_left_are_relayed_at_the_start_with_their_ids() -> None:
+    rows = Rows()
+    broker = make_broker()
+
+    def make(who: str) -> App:
+        app = outbox_app(rows, who=who)
+
+        @app.incoming("orders")
+        @app.outgoing("events")
+        async def handler(message: Message[bytes]) -> bytes:
+            return message.payload
+
+        return app
+
+    async with running(make("a"), broker=broker) as test:
+        broker.topic_away("events")
+        await send(test, b"x", b"y")
+        await until(lambda: facts(test).partitions[0].committed == 2)
+    left = [stored.event.id for _, stored in rows.events]
+    assert len(left) == 2
+    broker.topic_back("events")
+    async with running(make("b"), broker=broker) as test:
+        await test.settled()
+        assert values(test) == [b"x", b"y"]
+        assert ids(test) == left
+        assert rows.events == []
+    await broker.close()
+
+
+@in_virtual_time
+async def test_an_event_that_the_broker_refuses_stays_is_told_and_holds_up_no_other() -> None:
+    rows = Rows()
+    app = outbox_app(rows)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> bytes:
+        return message.payload
+
+    async with running(app) as test:
+        test.broker.fail_next("send", RejectedRecordError("the broker's limit"), of="events")
+        await send(test, b"x")
+        await until(lambda: not app.health().ready.is_up)
+        assert "the broker's limit" in str(app.health())
+        await send(test, b"y")
+        await until(lambda: values(test) == [b"y"])
+        # It is tried again, as somebody may have raised the limit.
+        await until(lambda: values(test) == [b"y", b"x"], 20)
+        await until(lambda: app.health().ready.is_up, 20)
+
+
+@in_virtual_time
+async def test_an_answer_of_the_store_that_is_lost_neither_loses_nor_doubles_an_event() -> None:
+    rows = Rows()
+    app = outbox_app(rows)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> bytes:
+        async with message.transaction() as tx:
+            tx[message.offset] = message.payload
+        return message.payload
+
+    async with running(app) as test:
+        store_of(app).faults.script("exit", "lost", "away", "late", "ok", "lost")
+        await send(test, *(b"%d" % number for number in range(6)))
+        await until(lambda: facts(test).partitions[0].committed == 6, 60)
+        rows.land()
+        await until(lambda: rows.events == [], 30)
+        assert sorted(set(values(test)), key=str) == [b"%d" % number for number in range(6)]
+        assert len(ids(test)) == len(set(ids(test))) == 6
+
+
+@in_virtual_time
+async def test_an_answer_of_the_store_that_is_lost_at_a_delete_sends_no_event_again() -> None:
+    rows = Rows()
+    app = outbox_app(rows)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> bytes:
+        return message.payload
+
+    async with running(app) as test:
+        store_of(app).faults.script("write", "ok", "away", "away", "lost")
+        await send(test, b"x")
+        await until(lambda: values(test) == [b"x"])
+        await until(lambda: rows.events == [], 30)
+        assert values(test) == [b"x"]
