@@ -62,6 +62,19 @@ def test_what_cannot_have_an_outbox_is_named(orders: dict[str, Any], words: list
         assert word in told, told
 
 
+@pytest.mark.parametrize(
+    "store",
+    [
+        "sqlite:////var/lib/offsets.db",
+        "postgresql://user:secret@host/database",
+        "postgresql+psycopg://user:secret@host/database",
+        "memory://tests",
+    ],
+)
+def test_databases_with_transactions_can_have_an_outbox(store: str) -> None:
+    app_with({"checkpoint": {"store": store}}).configure()
+
+
 def test_all_channels_of_a_handler_have_an_outbox_or_none() -> None:
     told = problems(app_with(events=OUTBOX, audit={}))
     assert "'events', which has an outbox, and to 'audit', which has none" in told
