@@ -84,8 +84,9 @@ class OutboxBacklog:
         self._counted_for = sources
 
     def count_again(self) -> None:
-        """Note that rows may have been added or not."""
+        """Note that nobody knows how many rows there are."""
         self._counted_for = None
+        self.rows = None
 
     def added(self, rows: int) -> None:
         """Note that a transaction has stored rows."""

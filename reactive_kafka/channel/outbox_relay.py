@@ -137,6 +137,8 @@ class ChannelRelay:
             before = sources
             sources = self.owned()
             is_due = is_woken or sources != before or clock.monotonic() - self._read_at >= READ_S
+            if not sources:
+                await self._count(sources)
             if not sources or not is_due:
                 continue
             try:
@@ -172,6 +174,9 @@ class ChannelRelay:
 
     async def _count(self, sources: frozenset[TopicPartition]) -> None:
         additions = self.backlog.additions
+        if not sources:
+            self.backlog.counted(sources, 0, additions)
+            return
         call = self._store.count_events(self._rows.group, sources)
         self.counted = await self._rows.ask(call, is_write=False)
         self.backlog.counted(sources, self.counted.get(self.name, 0), additions)
@@ -200,7 +205,11 @@ class ChannelRelay:
         sending = self._send(events)
         try:
             while not await is_set_within(sending.is_over, OWNED_S):
-                sending.drop(self.owned())
+                owned = self.owned()
+                sending.drop(owned)
+                # During an outage this is where it waits, and the number is shown all the time.
+                if self.backlog.must_count(owned):
+                    await self._count(owned)
         finally:
             sending.drop(frozenset())
             self.backlog.sent(sending.confirmed, sending.refused, self._rows.clock.monotonic())
@@ -264,6 +273,8 @@ class OutboxRelay:
                 self._spawn(
                     self._until_closed(relay), f"outbox of {self._incoming} to {relay.name}"
                 )
+            # The partition may have rows.
+            relay.backlog.count_again()
             relay.wake()
         self._has_begun = True
 
@@ -301,14 +312,23 @@ class OutboxRelay:
 
     async def flush(self, deadline: float) -> None:
         until = min(deadline, self._clock.monotonic() + FLUSH_S)
+        if not self._has_begun:
+            return
         # The rows are deleted in several places; the loop ends within seconds.
         while self._clock.monotonic() < until and any(  # noqa: ASYNC110
-            relay.backlog.rows and not relay.is_held_up for relay in self._relays
+            relay.backlog.rows != 0 and not relay.is_held_up for relay in self._relays
         ):
             await asyncio.sleep(FLUSH_LOOK_S)
 
-    def rows(self) -> int:
-        return sum(relay.backlog.rows or 0 for relay in self._relays)
+    def rows(self) -> int | None:
+        if not self._has_begun:
+            return 0
+        total = 0
+        for relay in self._relays:
+            if relay.backlog.rows is None:
+                return None
+            total += relay.backlog.rows
+        return total
 
     def not_ready(self) -> list[str]:
         return list(self._reasons())

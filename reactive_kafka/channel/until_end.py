@@ -78,7 +78,7 @@ class UntilEnd:
                     session.no_more_to_come()
                     if (
                         self._is_handled(session)
-                        and not session.hook.outbox_rows()
+                        and session.hook.is_relayed()
                         and await self._are_retries_over(session)
                     ):
                         # Here a broker that is away is waited for. The stop could not wait so long.

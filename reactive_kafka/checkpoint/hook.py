@@ -98,6 +98,9 @@ class CheckpointHook:
     def outbox_rows(self) -> int | None:
         return None if self._relay is None else self._relay.rows()
 
+    def is_relayed(self) -> bool:
+        return self._relay is None or self._relay.rows() == 0
+
     async def flush(self, deadline: float) -> None:
         if self._relay is not None:
             await self._relay.flush(deadline)

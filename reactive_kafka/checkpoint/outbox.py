@@ -82,8 +82,8 @@ class Relay(Protocol):
     async def flush(self, deadline: float) -> None:
         """Wait until no row is left, or until *deadline* (monotonic) if that takes longer."""
 
-    def rows(self) -> int:
-        """How many rows wait."""
+    def rows(self) -> int | None:
+        """How many rows wait; None: they are being counted."""
 
     def not_ready(self) -> list[str]:
         """Return what keeps rows from being relayed, for people."""

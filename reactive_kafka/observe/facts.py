@@ -252,7 +252,8 @@ class ChannelFacts:
     warnings: tuple[str, ...] = ()
     # Age of the oldest settled record that the checkpoint store lacks. None: it has all of them.
     unsynced_age_s: float | None = None
-    # Events of the outbox that Kafka does not have yet. None: the channel has no outbox.
+    # Events of the outbox that Kafka does not have yet. None: there is no outbox, or they are being
+    # counted.
     outbox_rows: int | None = None
     # unprocessed_record_max_age. 0: no record is ever poison.
     poison_limit_s: float = 0.0

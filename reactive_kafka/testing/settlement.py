@@ -206,10 +206,9 @@ class SettlementCheck:
         if settings.group_id is not None:
             committed_by_group = await self._cluster.positions(settings.group_id)
         committed = self._committed_of_channel(settings, committed_by_group)
-        if facts.outbox_rows:
-            unfinished.lines.append(
-                f"channel {channel.name!r}: {facts.outbox_rows} events wait in the outbox"
-            )
+        if self._has_outbox(channel.name) and facts.outbox_rows != 0:
+            count = "an unknown number of" if facts.outbox_rows is None else facts.outbox_rows
+            unfinished.lines.append(f"channel {channel.name!r}: {count} events wait in the outbox")
         assigned = {partition.partition: partition for partition in facts.partitions}
         commits = settings.commit_strategy in _STRATEGIES_THAT_COMMIT
         for partition in filter(settings.subscription.includes, ends):
@@ -229,6 +228,12 @@ class SettlementCheck:
                 unfinished.cause = unfinished.cause or self._errors.of_partition(
                     partition, committed.get(partition, 0)
                 )
+
+    def _has_outbox(self, channel: str) -> bool:
+        outgoing = self._app.settings.outgoing
+        plan = self._app.plan.incoming.get(channel)
+        names = () if plan is None else plan.outgoing
+        return any(name in outgoing and outgoing[name].outbox for name in names)
 
     async def _add_retries(self, unfinished: Unfinished, channel: Channel, ends: Positions) -> None:
         """Add the retry topics of a channel that are not settled and committed to their ends."""

@@ -186,8 +186,15 @@ class DeliveryHook(Protocol):
         return []
 
     def outbox_rows(self) -> int | None:
-        """Return how many events of the outbox wait for Kafka; None: there is no outbox."""
+        """Return how many events of the outbox wait for Kafka.
+
+        None: there is no outbox, or they are being counted.
+        """
         return None
+
+    def is_relayed(self) -> bool:
+        """Return whether no event of the outbox waits for Kafka, as far as is known."""
+        return True
 
     async def flush(self, deadline: float) -> None:
         """Wait until the outbox is relayed, or until *deadline* (monotonic)."""

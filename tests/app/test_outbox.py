@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sqlite3
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from reactive_kafka import App, Batch, Message, Record
 from reactive_kafka.errors import RejectedRecordError
@@ -396,3 +400,134 @@ async def test_an_answer_of_the_store_that_is_lost_at_a_delete_sends_no_event_ag
         await until(lambda: values(test) == [b"x"])
         await until(lambda: rows.events == [], 30)
         assert values(test) == [b"x"]
+
+
+@in_virtual_time
+async def test_after_a_revocation_the_new_owner_relays_the_rows_and_the_old_one_stops() -> None:
+    rows = Rows()
+    broker = make_broker(2)
+
+    def make(who: str) -> App:
+        app = outbox_app(rows, who=who)
+
+        @app.incoming("orders")
+        @app.outgoing("events")
+        async def handler(message: Message[bytes]) -> bytes:
+            return message.payload
+
+        return app
+
+    def waiting(test: TestApp) -> int | None:
+        return facts(test).outbox_rows
+
+    async with running(make("a"), broker=broker) as first:
+        broker.topic_away("events")
+        for number in range(6):
+            await send(first, b"%d" % number, partition=number % 2)
+        await until(lambda: waiting(first) == 6)
+        async with running(make("b"), broker=broker) as second:
+            await until(lambda: waiting(first) == waiting(second) == 3, 30)
+            await asyncio.sleep(30)
+            broker.topic_back("events")
+            await until(lambda: rows.events == [], 30)
+            # What a had read of the partition of b is not written by a, too.
+            await asyncio.sleep(30)
+            assert len(ids(first)) == len(set(ids(first))) == 6
+            assert waiting(first) == waiting(second) == 0
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_run_that_ends_by_itself_relays_the_outbox_first() -> None:
+    rows = Rows()
+    broker = make_broker()
+
+    def make(who: str) -> App:
+        app = outbox_app(rows, who=who)
+
+        @app.incoming("orders")
+        @app.outgoing("events")
+        async def handler(message: Message[bytes]) -> bytes:
+            return message.payload
+
+        return app
+
+    async with running(make("a"), broker=broker) as test:
+        broker.topic_away("events")
+        await send(test, b"x", b"y")
+        await until(lambda: facts(test).partitions[0].committed == 2)
+    assert len(rows.events) == 2
+    app = make("b")
+    app.configure(overrides={"http": {"enabled": False}})
+    app._connector, app._clock = broker.connector(), broker._state.clock
+    run = app._new_run(until_end=True)
+    await app._start(run)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(run.wait_asked(), 60)
+    broker.topic_back("events")
+    await asyncio.wait_for(run.wait_asked(), 20)
+    await app.stop()
+    assert run.exit_code() == 0
+    assert rows.events == []
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_stop_relays_what_was_stored_last() -> None:
+    rows = Rows()
+    broker = make_broker()
+    app = outbox_app(rows)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(batch: Batch[bytes]) -> list[Record]:
+        return [Record(b"x" * 100) for _ in range(300)]
+
+    async with running(app, broker=broker) as test:
+        await send(test, b"x")
+        await until(lambda: rows.history and rows.history[-1].write.checkpoint.position == 1)
+    assert rows.events == []
+    assert len(broker.log(tp(0, "events"))) == 300
+    await broker.close()
+
+
+async def test_in_a_file_of_sqlite_rows_and_events_are_the_same_set(tmp_path: Path) -> None:
+    app = App(
+        {
+            "incoming": {
+                "orders": {
+                    "group_id": "billing",
+                    "commit_strategy": "checkpoint",
+                    "failure_strategy": "ignore",
+                    "checkpoint": {"store": f"sqlite:///{tmp_path / 'shop.db'}"},
+                }
+            },
+            "outgoing": {"events": {"outbox": True}},
+        }
+    )
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[dict[str, Any]]) -> Record | object:
+        number = message.payload["number"]
+        async with message.transaction() as tx:
+            await tx.execute(text("CREATE TABLE IF NOT EXISTS booked (number INTEGER)"))
+            await tx.execute(text("INSERT INTO booked VALUES (:number)"), {"number": number})
+            await tx.send({"sent": number})
+        if number % 5 == 3:
+            raise ValueError(number)
+        return object() if number % 5 == 4 else {"returned": number}
+
+    async with TestApp(app) as test:
+        for number in range(15):
+            await test.send("orders", {"number": number}, partition=number % 3)
+        # A file takes its time.
+        await test.settled(timeout=60)
+        events = [json.loads(record.value or b"") for record in test.records("events")]
+    with sqlite3.connect(tmp_path / "shop.db") as database:
+        booked = {number for (number,) in database.execute("SELECT number FROM booked")}
+        assert database.execute("SELECT count(*) FROM reactive_kafka_outbox").fetchone() == (0,)
+    assert booked == {number for number in range(15) if number % 5 < 3}
+    assert len(events) == 2 * len(booked)
+    assert {event["sent"] for event in events if "sent" in event} == booked
+    assert {event["returned"] for event in events if "returned" in event} == booked
