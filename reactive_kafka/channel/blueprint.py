@@ -15,6 +15,7 @@ from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.lanes.lane import KeyOf
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.delivery.workers.interface import ChannelWorkers, WorkerSetup
+from reactive_kafka.delivery.workers.shared_limit import SharedLimit
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats import ChannelSchemas
 from reactive_kafka.observe.facts import DurationHistogram
@@ -94,6 +95,8 @@ class ChannelBlueprint:
     positions: PositionKeeping = field(default_factory=PositionsInGroup)
     # Makes the clients that read the channel's own topics. None: the connector of the run does.
     connector: Connector | None = None
+    # The limit that its handlers share with those of other channels.
+    limit: SharedLimit | None = None
     # The names of the functions that take its records.
     handlers: tuple[str, ...] = ()
     # Counts its commits, through all of its sessions.

@@ -62,7 +62,7 @@ def channel_facts(
         paused_by=totals.pauses.reasons,
         stopped_by=status.stopped_by,
         postponed=tuple(session.workers.postponed(now)),
-        limited_by=str(settings.rate_limit) if session.lanes.waits_for_limit else None,
+        limited_by=_limited_by(settings, session),
         broker_error=None if status.stopped_by else _broker_error(session),
         partitions=partitions,
         poison=session.guard.facts(now),
@@ -106,6 +106,15 @@ def _topics(settings: IncomingSettings) -> tuple[str, ...]:
         for one in settings.assign
     )
     return settings.topics or tuple(dict.fromkeys(assigned))
+
+
+def _limited_by(settings: IncomingSettings, session: ChannelSession) -> str | None:
+    """Return the setting that records wait for while nothing else keeps them; None: none does."""
+    if session.lanes.waits_for_limit:
+        return f"rate_limit = {settings.rate_limit}"
+    if session.slots is not None and session.slots.waits and session.lanes.ready:
+        return str(session.slots)
+    return None
 
 
 def _state(status: ChannelStatus, session: ChannelSession, totals: ChannelTotals) -> ChannelState:

@@ -24,6 +24,7 @@ from reactive_kafka.delivery.workers.interface import (
     NoWorkers,
     WorkerSetup,
 )
+from reactive_kafka.delivery.workers.slots import ChannelSlots
 from reactive_kafka.failure.strategies import ChannelStrategies
 from reactive_kafka.nacks.handling import FailureHandling
 from reactive_kafka.nacks.letter_writer import LetterWriter
@@ -79,6 +80,7 @@ class ChannelSession:
         self.spawn: Spawn = services.tasks.of(signals.task_failed)
         # Set when an application that iterates has to look again.
         self.arrival = asyncio.Event()
+        self.slots = None if blueprint.limit is None else ChannelSlots(blueprint.limit)
         self.lanes = self._new_lanes(consumption)
         self.hook = blueprint.positions.make_hook(
             SessionAccess(
@@ -175,6 +177,8 @@ class ChannelSession:
             pauses=self._totals.pauses,
             most_per_lane=None if keeps_plans else settings.concurrency_per_partition,
             limit=limit,
+            # So each call waits for its turn among the channels that share the limit.
+            one_by_one=self.slots is not None,
         )
 
     def _may_start(self) -> None:
@@ -199,6 +203,7 @@ class ChannelSession:
             is_ending=is_ending,
             trackers=self.clients.holding,
             hold=self._hold_for_handler,
+            slots=self.slots,
         )
         return consumption.make(setup)
 
@@ -248,6 +253,8 @@ class ChannelSession:
             steps.callback(self.guard.end)
             steps.callback(self.workers.close)
             steps.callback(self.lanes.close)
+            if self.slots is not None:
+                steps.callback(self.slots.close)
             steps.callback(self.acknowledger.skips.tell)
             steps.push_async_callback(self.letters.stop)
             steps.callback(self.hook.close)

@@ -91,7 +91,7 @@ class Collected:
 
     Attributes:
         plain: Section -> its table.
-        named: ``incoming``, ``outgoing``, ``memory`` or ``topics`` -> name -> its table.
+        named: ``incoming``, ``limits`` or another of these sections -> name -> its table.
         spark_conf: Spark's own properties, under their own names.
         warnings: What to warn of, in order, each once.
     """

@@ -31,6 +31,10 @@ def dump(settings: Settings) -> dict[str, Any]:
         tables["memory"] = {
             name: _plain(keys.MEMORY, channel) for name, channel in settings.memory.items()
         }
+    if settings.limits:
+        tables["limits"] = {
+            name: _plain(keys.LIMITS, limit) for name, limit in settings.limits.items()
+        }
     if settings.topics:
         tables["topics"] = {
             name: _plain(keys.TOPICS, topic) | {"config": dict(topic.config)}

@@ -43,7 +43,12 @@ from reactive_kafka.config.settings import (
     Settings,
     SparkSettings,
 )
-from reactive_kafka.config.tables import SchemaRegistrySettings, TopicSettings, TracingSettings
+from reactive_kafka.config.tables import (
+    LimitSettings,
+    SchemaRegistrySettings,
+    TopicSettings,
+    TracingSettings,
+)
 
 _KAFKA_NAMES = (
     "bootstrap.servers group.id auto.offset.reset enable.auto.commit transactional.id "
@@ -147,11 +152,12 @@ SPARK = Section("spark", keys_of(SparkSettings))
 HTTP = Section("http", keys_of(HttpSettings))
 SCHEMA_REGISTRY = Section("schema_registry", keys_of(SchemaRegistrySettings))
 TRACING = Section("tracing", keys_of(TracingSettings))
+LIMITS = Section("limits.X", keys_of(LimitSettings))
 TOPICS = Section("topics.X", keys_of(TopicSettings), open={"config": TOPIC_CONFIG})
 
 CHANNEL_SECTIONS = {"incoming": INCOMING, "outgoing": OUTGOING, "memory": MEMORY}
 # Sections of which there are several, each with a name.
-NAMED_SECTIONS = {**CHANNEL_SECTIONS, "topics": TOPICS}
+NAMED_SECTIONS = {**CHANNEL_SECTIONS, "limits": LIMITS, "topics": TOPICS}
 PLAIN_SECTIONS = {
     section.title: section for section in (KAFKA, SPARK, HTTP, SCHEMA_REGISTRY, TRACING)
 }

@@ -23,7 +23,7 @@ from reactive_kafka.config.checks import (
     without_registry,
 )
 from reactive_kafka.config.client_properties import SIDES, Side
-from reactive_kafka.config.collect import Collected, Table, View, values_of
+from reactive_kafka.config.collect import BROKEN, Collected, Table, View, values_of
 from reactive_kafka.config.config_files import (
     FILE_VARIABLE,
     exposure_of,
@@ -31,7 +31,7 @@ from reactive_kafka.config.config_files import (
     read_secret,
 )
 from reactive_kafka.config.failure_settings import FailureSettingsBuilder
-from reactive_kafka.config.kinds import TOPIC, unknown_channel
+from reactive_kafka.config.kinds import COUNT, TOPIC, unknown_channel
 from reactive_kafka.config.layers import PREFIX, Origin, Problems, expanded, of_code, of_environment
 from reactive_kafka.config.settings import (
     HttpSettings,
@@ -52,6 +52,7 @@ from reactive_kafka.config.startup_warnings.unused import (
 from reactive_kafka.config.tables import (
     CheckpointSettings,
     CloudEventsSettings,
+    LimitSettings,
     RestartSettings,
     RetrySettings,
     SchemaRegistrySettings,
@@ -186,7 +187,7 @@ def _refuse_strays(given: Collected, source: str, problems: Problems) -> None:
         known = tables.keys() - set(strays)
         if not known:
             continue
-        what = "topic" if kind == "topics" else "channel"
+        what = {"topics": "topic", "limits": "limit"}.get(kind, "channel")
         for name in strays:
             table = tables.pop(name)
             why = f"{source} has no such {what}{unknown_channel(name, known)}"
@@ -240,6 +241,7 @@ class SettingsBuilder:
                 View(keys.SCHEMA_REGISTRY, plain["schema_registry"], {})
             ),
             tracing=TracingSettings(**View(keys.TRACING, plain["tracing"], {}).fields()),
+            limits={name: self._limit(name, table) for name, table in named["limits"].items()},
             topics={
                 name: self._declared_topic(name, table) for name, table in named["topics"].items()
             },
@@ -247,7 +249,18 @@ class SettingsBuilder:
             warnings=tuple(self._given.warnings),
         )
         self._refuse_shared_groups(made)
+        self._find_unused_limits(made)
         return made
+
+    def _find_unused_limits(self, settings: Settings) -> None:
+        used = {channel.limit for channel in settings.incoming.values()}
+        for name in settings.limits.keys() - used:
+            table = self._given.named["limits"][name]
+            self._unused.add(
+                table.origin,
+                f"[{table.title}]",
+                f'has no effect: no incoming channel has limit = "{name}"',
+            )
 
     def _refuse_shared_groups(self, settings: Settings) -> None:
         for replay, stream, topic in shared_by_replays(settings.incoming.values()):
@@ -307,6 +320,7 @@ class SettingsBuilder:
             if reason is not None:
                 why = f"group_id is missing; {reason}"
                 self._problems.add(table.origin, f"[{table.title}]", why)
+        self._refuse_unknown_limit(view)
         checkpoint = view.fields("checkpoint")
         has_store = view.commit_strategy == "checkpoint" and checkpoint["store"] is not None
         return IncomingSettings(
@@ -322,6 +336,14 @@ class SettingsBuilder:
             client=client,
             places=view.places(),
         )
+
+    def _refuse_unknown_limit(self, view: View) -> None:
+        limits = self._given.named["limits"]
+        setting = view.setting("limit")
+        if setting is None or setting.value is BROKEN or setting.value in limits:
+            return
+        why = f"there is no [limits.{setting.value}]{unknown_channel(setting.value, limits)}"
+        self._problems.add(setting.origin, setting.where, why)
 
     def _what_is_read(self, name: str, view: View) -> dict[str, Any]:
         """Return the fields topics, pattern and assign. All but one of them are empty."""
@@ -371,6 +393,16 @@ class SettingsBuilder:
             what = f"the channel's name cannot be its topic: {error}"
             self._problems.add(view.table.origin, f"[{view.table.title}]", what)
             return ""
+
+    def _limit(self, name: str, table: Table) -> LimitSettings:
+        view = View(keys.LIMITS, table, {})
+        if view.setting("concurrency") is None:
+            where = f"[{table.title}]"
+            self._problems.add(
+                table.origin, where, f"concurrency is missing; it is {COUNT.expects}"
+            )
+        # With a problem the settings are not used.
+        return LimitSettings(name=name, concurrency=view["concurrency"] or 1)
 
     def _declared_topic(self, name: str, table: Table) -> TopicSettings:
         where = f"[{table.title}]"

@@ -85,6 +85,7 @@ def blocks() -> dict[str, str]:
         "schema-registry": _section(keys.SCHEMA_REGISTRY),
         "tracing": _section(keys.TRACING),
         "memory": _section(keys.MEMORY),
+        "limits": _section(keys.LIMITS),
         "topics": _section(keys.TOPICS),
         "spark": _section(keys.SPARK),
         "http": _section(keys.HTTP),

@@ -49,6 +49,7 @@ from reactive_kafka.config.tables import (
     CloudEventsSettings,
     DeadLetterSettings,
     DelayedRetrySettings,
+    LimitSettings,
     RestartSettings,
     RetrySettings,
     SchemaRegistrySettings,
@@ -274,6 +275,11 @@ class IncomingSettings:
         "Give each record to all handlers of the channel that take it.",
     )
     concurrency: int = setting(COUNT, 1, "How many handlers of the channel run at once.")
+    limit: str | None = setting(
+        TEXT,
+        None,
+        "The name of a `[limits.NAME]` table: its `concurrency` is shared with other channels.",
+    )
     rate_limit: RateLimit | None = setting(
         RATE,
         None,
@@ -606,6 +612,7 @@ class Settings:
     http: HttpSettings = field(default_factory=HttpSettings)
     schema_registry: SchemaRegistrySettings = field(default_factory=SchemaRegistrySettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)
+    limits: Mapping[str, LimitSettings] = field(default_factory=dict)
     topics: Mapping[str, TopicSettings] = field(default_factory=dict)
     # The channels have these properties already.
     client: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)

@@ -250,6 +250,20 @@ class TopicSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LimitSettings:
+    """A limit that several incoming channels share."""
+
+    name: str
+    concurrency: int = field(
+        metadata=described(
+            COUNT,
+            "How many handlers of all channels with this `limit` run at once, in each process. "
+            "Required.",
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TracingSettings:
     """Whether an application makes OpenTelemetry spans and metrics. None means: if it can."""
 

@@ -102,7 +102,7 @@ class _PoolParts:
         if invocation.is_blocking:
             # A thread may outlive its call, so its context has to say what the call has.
             isolation.tell_calls()
-        places = WorkerPlaces(setup.settings.concurrency, isolation)
+        places = WorkerPlaces(setup.settings.concurrency, isolation, setup.slots)
         return cls(
             setup,
             context,

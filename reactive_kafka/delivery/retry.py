@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Protocol
@@ -24,6 +23,7 @@ from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.observe.events import HandlerRetried, RecordPostponed
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.verdicts.acknowledger import Acknowledger
+from reactive_kafka.verdicts.ageing import clock_stopped
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery, failure_of, is_open
 from reactive_kafka.verdicts.delivery_hook import CallAgain
@@ -216,7 +216,7 @@ class Retries:
         which no handler has got, do not age.
         """
         worker.messages = messages
-        with self._clock_stopped(messages):
+        with clock_stopped(messages, self._clock.monotonic):
             is_here = await self._waits.until(worker, messages, missing.arrives())
             return is_here and await self._waits.until_resumed(worker, messages)
 
@@ -371,7 +371,7 @@ class Retries:
         elif later.scope == "channel":
             end_hold = self._hold(None)
         try:
-            with self._clock_stopped(messages):
+            with clock_stopped(messages, self._clock.monotonic):
                 is_due = await self._waits.until_due(worker, messages, later.delay_s)
         finally:
             if end_hold is not None:
@@ -398,13 +398,13 @@ class Retries:
         if ages:
             is_due = await self._waits.until_due(worker, messages, wait_s)
         else:
-            with self._clock_stopped(messages):
+            with clock_stopped(messages, self._clock.monotonic):
                 is_due = await self._waits.until_due(worker, messages, wait_s)
         return is_due and await self._until_resumed(worker, messages)
 
     async def _until_resumed(self, worker: Worker, messages: Sequence[Message[Any]]) -> bool:
         """Wait until no pause holds the next attempt; False: the records were given back."""
-        with self._clock_stopped(messages):
+        with clock_stopped(messages, self._clock.monotonic):
             return await self._waits.until_resumed(worker, messages)
 
     def _calls_again(self, error: BaseException) -> CallAgain | None:
@@ -422,19 +422,6 @@ class Retries:
             if issubclass(kind, BrokerError | ReplyTimeoutError)
         }
         return any(route.rpartition(".")[2] in names for route in self._failure_routes)
-
-    @contextmanager
-    def _clock_stopped(self, messages: Sequence[Message[Any]]) -> Iterator[None]:
-        """Have these records not age meanwhile."""
-        since = self._clock.monotonic()
-        for message in messages:
-            message.tracker.stop_clock((message.index,), since)
-        try:
-            yield
-        finally:
-            now = self._clock.monotonic()
-            for message in messages:
-                message.tracker.start_clock((message.index,), now)
 
     @property
     def waits_for_outage(self) -> bool:

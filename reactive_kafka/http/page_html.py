@@ -324,8 +324,6 @@ def _notes(channel: Json) -> str:
         *channel["postponed"],
         *channel["warnings"],
     ]
-    if channel["limited_by"] is not None:
-        notes.append(f"records wait for rate_limit = {channel['limited_by']}")
     for why in (channel["reason"], channel["stopped_by"]):
         if why is not None and why not in notes:
             notes.insert(0, why)

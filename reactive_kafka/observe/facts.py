@@ -236,7 +236,7 @@ class ChannelFacts:
     record_ages: DurationHistogram = field(default_factory=age_histogram)
     # Times from the timestamp of a record until a handler got it.
     delivery_delays: DurationHistogram = field(default_factory=age_histogram)
-    # Its rate limit ("100/s"), while nothing else keeps records waiting.
+    # The setting that records wait for ("rate_limit = 100/s"), while nothing else keeps them.
     limited_by: str | None = None
     # Records that wait because their handlers have asked for that (``Later``), for people.
     postponed: tuple[str, ...] = ()

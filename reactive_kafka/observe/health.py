@@ -288,7 +288,7 @@ def _check_spark(sessions: Sequence[SparkFacts]) -> _CheckResult:
 
 
 def _reasons(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> Iterator[str]:
-    """Return why an incoming channel is not ready."""
+    """Return why an incoming channel is not ready, and which of its limits records wait for."""
     if channel.stopped_by is not None:
         yield channel.stopped_by
         return
@@ -310,6 +310,8 @@ def _reasons(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> Iterator[str
         yield "the channel has failed"
     if not channel.has_joined:
         yield f"the channel has no assignment{'' if channel.state == 'failed' else ' yet'}"
+    if channel.limited_by is not None:
+        yield f"records wait for {channel.limited_by}"
 
 
 def _poison_reason(poison: PoisonFacts, limit_s: float) -> str:

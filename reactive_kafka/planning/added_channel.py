@@ -43,6 +43,7 @@ def read_added_channel(
     unused = Problems()
     given = Collected(problems, read_secret, exposure_of)
     given.plain = reading.given.plain
+    given.named["limits"] = reading.given.named["limits"]
     given.add(expanded(of_code(who, {"incoming": {name: table}}), environ))
     settings = reading.settings
     before = reading.settings.incoming

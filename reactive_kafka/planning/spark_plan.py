@@ -60,6 +60,11 @@ def _check_settings(who: str, settings: IncomingSettings, report: ProblemReport)
             f"{where}: {who} has its batches stored as planned ranges, which come again whole: "
             "they have no acks to keep"
         )
+    if settings.limit is not None:
+        report.add(
+            f"{settings.place('limit', settings.limit)}: it limits handlers, but {who} runs on "
+            "Spark: use spark.max_concurrent_jobs"
+        )
     refused: list[tuple[str, object]] = [
         ("filter", settings.filter),
         ("max_record_age", settings.max_record_age_s),

@@ -29,7 +29,7 @@ def unused_settings(
                 yield f"{own[key]}: has no effect: no Batch handler has this channel"
     if settings.ready != "assigned" and not settings.health_enabled and "ready" in own:
         yield f"{own['ready']}: has no effect: health_enabled = false takes it out of every probe"
-    for key in ("attempt_timeout", "concurrency_per_partition"):
+    for key in ("attempt_timeout", "concurrency_per_partition", "limit"):
         if not handlers and key in own:
             yield f"{own[key]}: has no effect: no handler has this channel"
     if settings.broadcast and "broadcast" in own and len(handlers) < 2:

@@ -23,6 +23,7 @@ from reactive_kafka.checkpoint.state_codec import codec_for
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings
 from reactive_kafka.delivery.skipping import Skipping
+from reactive_kafka.delivery.workers.shared_limit import SharedLimit
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.formats.registered.channel_schemas import ChannelSchemas, SchemaRequester
 from reactive_kafka.handlers.dependencies.filling import Dependencies
@@ -93,6 +94,10 @@ class RunChannels:
         # Whether the outgoing channels have been started, and whether they are being closed.
         self._has_started = False
         self._is_closing = False
+        self._limits = {
+            name: SharedLimit(name, limit.concurrency)
+            for name, limit in plan.settings.limits.items()
+        }
         self._memory = {
             name: self.tracing.memory(settings, services.clock, services.observer)
             for name, settings in plan.settings.memory.items()
@@ -216,6 +221,7 @@ class RunChannels:
                 hooks=self._jobs.with_hooks(settings, self._plan.hooks.of(settings.name)),
                 positions=self._positions(plan),
                 connector=connector,
+                limit=None if settings.limit is None else self._limits[settings.limit],
                 handlers=plan.handler_names,
                 commit_durations=commit_durations,
                 watch=self.tracing.verdicts(settings),

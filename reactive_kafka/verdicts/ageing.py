@@ -8,13 +8,15 @@ counted, records would become poison in each outage that is longer than
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Protocol
 
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.attempt_time import ATTEMPT
+from reactive_kafka.verdicts.delivery import Delivery
 
 Held = tuple[OffsetTracker, Sequence[int]]
 """Records of one partition, by arrival number."""
@@ -87,3 +89,17 @@ class not_ageing:
         for tracker, indexes in self._stopped:
             # As of the beginning of the wait, also if the timer came later.
             tracker.stop_clock(indexes, self._since)
+
+
+@contextmanager
+def clock_stopped(messages: Sequence[Delivery], monotonic: Callable[[], float]) -> Iterator[None]:
+    """Have these records not age meanwhile. Blocks may be nested."""
+    since = monotonic()
+    for message in messages:
+        message.tracker.stop_clock((message.index,), since)
+    try:
+        yield
+    finally:
+        now = monotonic()
+        for message in messages:
+            message.tracker.start_clock((message.index,), now)

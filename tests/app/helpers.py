@@ -150,9 +150,9 @@ def inside(app: App, name: str = "orders") -> ChannelLifecycle:
     return app._run.channels.incoming[name]
 
 
-def facts(test: TestApp) -> ChannelFacts:
-    """What is known about the channel orders."""
-    return test.app.channel("orders").facts()
+def facts(test: TestApp, name: str = "orders") -> ChannelFacts:
+    """What is known about a channel."""
+    return test.app.channel(name).facts()
 
 
 def committed(test: TestApp, partition: int = 0) -> int | None:

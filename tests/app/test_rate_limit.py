@@ -81,7 +81,7 @@ async def test_a_stop_waits_for_no_record_that_has_not_started(orders: dict[str,
     async with running(starting.app, broker=broker) as test:
         await send(test, *[b""] * 5)
         await until(lambda: len(starting.at) == 1 and facts(test).partitions[0].queued == 4)
-        assert facts(test).limited_by == "1/h"
+        assert facts(test).limited_by == "rate_limit = 1/h"
         assert facts(test).state == "running"
         began = now()
         await test.app.stop()

@@ -28,6 +28,10 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
     ("tables", "said"),
     [
         (
+            incoming(limit="a") | {"limits": {"a": {"concurrency": 1}, "b": {"concurrency": 2}}},
+            '[limits.b]: has no effect: no incoming channel has limit = "b"',
+        ),
+        (
             incoming(dead_letter_queue={"topic": "d"}),
             f"[incoming.orders] dead_letter_queue.topic = 'd': {LETTERS}",
         ),

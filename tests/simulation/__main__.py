@@ -54,6 +54,7 @@ KINDS = (
     "graceful",
     "latest",
     "limit",
+    "shared limit",
     "odd",
     "outage",
     "pause",

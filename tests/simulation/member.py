@@ -72,6 +72,7 @@ class Member:
         self.max_attempts = world.scenario.settings.get("retry", {}).get("max_attempts", 1)
         tables = {
             "incoming": {TOPIC: dict(world.scenario.settings)},
+            "limits": {"shared": {"concurrency": world.scenario.slots or 1}},
             "http": {"enabled": False},
             "spark": SPARK,
         }

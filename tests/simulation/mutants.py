@@ -109,6 +109,7 @@ KEYED = "delivery/lanes/keyed.py"
 LANE = "delivery/lanes/lane.py"
 LANES = "delivery/lanes/queue.py"
 LIMIT = "delivery/lanes/limits.py"
+SLOTS = "delivery/workers/slots.py"
 LOCATE = "assignment/position_lookup.py"
 MEMBER = "channel/clients.py"
 METADATA = "tracking/metadata/codec.py"
@@ -326,6 +327,19 @@ MUTANTS = (
         LIMIT,
         "        self._timer = None\n        self._wake()",
         "        self._timer = None",
+    ),
+    # what channels share
+    Mutant(
+        "a slot is not given back",
+        SLOTS,
+        "            worker.has_slot = False\n            self._limit.give_back()",
+        "            worker.has_slot = False",
+    ),
+    Mutant(
+        "an attempt needs no slot",
+        "delivery/workers/waits.py",
+        "        if is_due and slots is not None:",
+        "        if is_due and slots is not None and worker.has_slot:",
     ),
     # when it is sent, and what an answer means
     Mutant(

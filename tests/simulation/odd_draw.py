@@ -1,4 +1,4 @@
-"""Which seeds are graceful, begin at the latest, have a rate limit, and handlers, callers and hooks
+"""Which seeds are graceful, begin at the latest, have limits, and handlers, callers and hooks
 that behave oddly.
 
 All of it with dice of its own, so that the other seeds stay what they were.
@@ -67,6 +67,7 @@ GRACEFUL_SHARE, LATEST_SHARE, ODD_SHARE, HOOKS_SHARE, PAUSE_SHARE, OUTAGE_SHARE 
 )
 LOST_SHARE = 0.05
 LIMIT_SHARE = 0.1
+SHARED_SHARE = 0.1
 # As written -> records a second.
 RATES = {"10/s": 10.0, "30/s": 30.0, "1200/m": 20.0, "1000000/s": 1e6}
 HEADERS: tuple[tuple[tuple[str, bytes | None], ...], ...] = (
@@ -105,7 +106,7 @@ def with_odd(scenario: Scenario) -> Scenario:
     if lost < LOST_SHARE and not scenario.graceful:
         faults = tuple(_some(scenario, dice, ("retention-all",), 2))
         scenario = replace(scenario, faults=(*scenario.faults, *faults))
-    return _with_headers(_with_limit(scenario))
+    return _with_headers(_with_shared_limit(_with_limit(scenario)))
 
 
 def _some(
@@ -127,6 +128,14 @@ def _with_limit(scenario: Scenario) -> Scenario:
     if dice.random() >= LIMIT_SHARE:
         return scenario
     return replace(scenario, settings={**scenario.settings, "rate_limit": dice.choice(list(RATES))})
+
+
+def _with_shared_limit(scenario: Scenario) -> Scenario:
+    dice = random.Random(f"{scenario.seed}/shared limit")
+    if dice.random() >= SHARED_SHARE or scenario.mode in ("iterate", "spark"):
+        return scenario
+    settings = {**scenario.settings, "limit": "shared"}
+    return replace(scenario, settings=settings, slots=dice.choice((1, 2, 5)))
 
 
 # -- where nothing goes wrong

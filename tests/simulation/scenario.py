@@ -163,6 +163,8 @@ class Scenario:
     filters: bool = False
     # What skips them: a filter of "decoded" or "undecoded" messages, or their "headers".
     selects: str = "decoded"
+    # How many handlers ``[limits.shared]`` lets run at once, if the channel has that limit.
+    slots: int = 0
     # Handlers that share the records, or two that have all: see several_draw.py.
     several: str = ""
 
@@ -194,6 +196,7 @@ class Scenario:
             ),
             "pause": any(fault.kind.startswith("pause") for fault in self.faults),
             "limit": "rate_limit" in self.settings,
+            "shared limit": bool(self.slots),
             "stops": any(fault.kind == "stop-start" for fault in self.faults)
             or "enabled" in self.settings,
             "every": "commit_every" in self.settings,

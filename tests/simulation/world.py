@@ -575,7 +575,7 @@ def promise(scenario: Scenario) -> Promise:
         states=scenario.states,
         strings=_strings(settings) if scenario.strings else None,
         keeps="keep_out_of_order_acks" in settings,
-        concurrency=0 if mode in ("iterate", "spark") else settings["concurrency"],
+        concurrency=_concurrency(scenario),
         rate=RATES[settings["rate_limit"]] if "rate_limit" in settings else 0.0,
         per_partition=settings.get("concurrency_per_partition", 0),
         jobs=settings.get("spark", {}).get("max_concurrent_jobs", 0),
@@ -593,6 +593,14 @@ def promise(scenario: Scenario) -> Promise:
         drain_s=float(settings["drain_timeout"]),
         grace_s=float(settings["revoke_grace"]),
     )
+
+
+def _concurrency(scenario: Scenario) -> int:
+    """How many handlers run at once; 0: nobody counts."""
+    if scenario.mode in ("iterate", "spark"):
+        return 0
+    concurrency = int(scenario.settings["concurrency"])
+    return min(concurrency, scenario.slots) if scenario.slots else concurrency
 
 
 def _window(scenario: Scenario) -> int:

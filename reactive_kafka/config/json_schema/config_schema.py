@@ -43,6 +43,7 @@ _ABOUT = {
     "incoming": "Channels that are read, by name.",
     "outgoing": "Channels that are written to, by name.",
     "topics": "Topics that `reactive-kafka topics apply` creates, by name.",
+    "limits": "Limits that incoming channels share, by name.",
     "memory": "Channels between handlers, without a topic, by name.",
     "kafka": "Brokers, raw client properties, and defaults of all channels.",
     "spark": "The Spark session.",

@@ -49,6 +49,7 @@ class LaneQueue:
         keys_are_total: ``key_of`` never fails: see :class:`KeyedLane`.
         most_per_lane: How many workers may be in one lane at once: ``concurrency_per_partition``.
         limit: The channel's ``rate_limit``.
+        one_by_one: A worker starts one record of a lane that it takes.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class LaneQueue:
         pauses: Pauses | None = None,
         most_per_lane: int | None = None,
         limit: StartGate | None = None,
+        one_by_one: bool = False,
     ) -> None:
         self.is_keyed = key_of is not None
         # Several workers may take from one lane at once.
@@ -71,6 +73,8 @@ class LaneQueue:
         self._pauses = Pauses() if pauses is None else pauses
         self._most_per_lane = inf if most_per_lane is None else most_per_lane
         self._limit = limit
+        # Whether a worker may start only one record of a lane that it takes.
+        self.takes_single_records = one_by_one or limit is not None
         self._ready: deque[Lane] = deque()
         # The channel has read all it wants: a batch that waits to fill waits in vain.
         self.is_at_end = False
@@ -149,11 +153,6 @@ class LaneQueue:
                 self._limit.start(1)
             return lane
         return None
-
-    @property
-    def takes_single_records(self) -> bool:
-        """Whether a worker may start only one record of a lane that it takes."""
-        return self._limit is not None
 
     def release(self, lane: Lane) -> None:
         """Let go of a lane. If it has work left it goes to the end of the queue."""

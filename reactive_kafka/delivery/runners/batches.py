@@ -143,6 +143,10 @@ class BatchRunner:
         self._durations = durations
         self._acknowledger = acknowledger
 
+    def has_work(self) -> bool:
+        """Return whether a batch is due."""
+        return self.rest_s() == 0.0
+
     def take(self, worker: Worker) -> Sequence[Lane]:
         """Take a batch that is due; nothing if none is."""
         wait_s = self.rest_s()

@@ -166,6 +166,10 @@ class RecordRunner:
         self._isolation = isolation
         self._places = places
 
+    def has_work(self) -> bool:
+        """Return whether lanes are in the queue."""
+        return self._lanes.ready > 0
+
     def take(self, worker: Worker) -> Sequence[Lane]:
         """Take the next lane with work; none if there is no work that may begin."""
         lane = self._lanes.take()

@@ -12,6 +12,7 @@ from reactive_kafka.delivery.current import RecordPlace, itself
 from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.delivery.returned import ReturnedUnsettled
+from reactive_kafka.delivery.workers.slots import ChannelSlots
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
@@ -203,6 +204,8 @@ class WorkerSetup:
     # Lets no record of these partitions start, or with None none of the channel, until what it
     # returns is called.
     hold: Callable[[Iterable[TopicPartition] | None], Callable[[], None]] = _holds_nothing
+    # What the channel has of the limit that it shares with others. None: it shares none.
+    slots: ChannelSlots | None = None
 
     @property
     def settings(self) -> IncomingSettings:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from reactive_kafka.delivery.workers.isolation import Isolation
+from reactive_kafka.delivery.workers.slots import ChannelSlots
 from reactive_kafka.delivery.workers.worker import Worker
 from reactive_kafka.delivery.workers.worker_states import WITH_PLACE, WorkerState
 
@@ -26,11 +27,16 @@ class WorkerPlaces:
       that comes then would start one worker too many.
 
     So only :meth:`change` counts places. It compares the states before and after.
+
+    Args:
+        most: ``concurrency``.
+        slots: What the channel has of a ``limit``. None: it has no limit.
     """
 
-    def __init__(self, most: int, isolation: Isolation) -> None:
+    def __init__(self, most: int, isolation: Isolation, slots: ChannelSlots | None = None) -> None:
         self._most = most
         self._isolation = isolation
+        self.slots = slots
         self._start_worker: Callable[[], None] = _nothing
         self._place_is_free: Callable[[], None] = _nothing
         self._taken = 0
@@ -115,6 +121,8 @@ class WorkerPlaces:
         # Its handler may have taken our cancellation off the task by itself, unnoticed so far.
         worker.handler_ended()
         self.change(worker, "park")
+        if self.slots is not None:
+            self.slots.leave(worker)
         if not worker.is_abandoned:
             self._place_is_free()
         try:
@@ -166,6 +174,8 @@ class WorkerPlaces:
             return
         had_place = worker.state in WITH_PLACE
         self.change(worker, "abandon")
+        if self.slots is not None:
+            self.slots.leave(worker)
         answer(worker.place, False)
         if had_place:
             self._place_is_free()

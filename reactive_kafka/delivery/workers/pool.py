@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import Context
 from functools import partial
 from itertools import count
@@ -23,6 +23,7 @@ from reactive_kafka.delivery.returned import ReturnedUnsettled
 from reactive_kafka.delivery.workers.interface import ChannelWorkers, LaneProgress, WorkerSetup
 from reactive_kafka.delivery.workers.isolation import Isolation
 from reactive_kafka.delivery.workers.places import WorkerPlaces
+from reactive_kafka.delivery.workers.slots import ChannelSlots
 from reactive_kafka.delivery.workers.waits import WorkerWaits
 from reactive_kafka.delivery.workers.worker import Worker
 from reactive_kafka.delivery.workers.worker_states import IDLE, PARKED_WORKERS, RUNNING
@@ -47,6 +48,9 @@ class Runner(Protocol):
 
     # A call takes records of several lanes.
     takes_batches: bool
+
+    def has_work(self) -> bool:
+        """Return whether :meth:`take` may find lanes; it may also find none."""
 
     def take(self, worker: Worker) -> Sequence[Lane]:
         """Take lanes with work, for :meth:`run`; none if there is no work that may begin."""
@@ -111,6 +115,7 @@ class WorkerPool(ChannelWorkers):
         self._progress = progress
         self._isolation = isolation
         self._places = places
+        self._slots = places.slots
         self._waits = waits
         self._returned = returned
         self._may_keep = may_keep
@@ -120,6 +125,13 @@ class WorkerPool(ChannelWorkers):
         # The workers that hold lanes, in the order in which they took them.
         self._busy: dict[Worker, None] = {}
         places.serve(start_worker=self._start_worker, place_is_free=self._place_is_free)
+        # Takes lanes for a worker, as the runner does.
+        self._take: Callable[[Worker], Sequence[Lane]] = runner.take
+        self._rest_s: Callable[[], float | None] = runner.rest_s
+        if self._slots is not None:
+            self._slots.serve(self._slot_is_free)
+            self._take = partial(self._take_with_slot, self._slots)
+            self._rest_s = partial(self._rest_without_slot_s, self._slots)
 
     # -- work comes
 
@@ -167,10 +179,10 @@ class WorkerPool(ChannelWorkers):
         worker.stretch_end = monotonic() + STRETCH_S
         while not self._is_replaced(worker):
             self._is_waking = False
-            lanes = self._runner.take(worker)
+            lanes = self._take(worker)
             if not lanes:
                 self._compact_left_lanes(worker)
-                if not await self._places.rest(worker, self._runner.rest_s()):
+                if not await self._places.rest(worker, self._rest_s()):
                     return
                 worker.stretch_end = monotonic() + STRETCH_S
                 continue
@@ -189,6 +201,36 @@ class WorkerPool(ChannelWorkers):
                 self._compact_left_lanes(worker)
                 await self._isolation.let_others_run(worker)
                 worker.stretch_end = monotonic() + STRETCH_S
+
+    # -- limits that the channel shares with others
+
+    def _take_with_slot(self, slots: ChannelSlots, worker: Worker) -> Sequence[Lane]:
+        """Take lanes if there is a slot for their handler call."""
+        if not self._runner.has_work():
+            slots.nothing_to_do()
+            return ()
+        if not slots.take():
+            return ()
+        lanes = self._runner.take(worker)
+        if lanes:
+            worker.has_slot = True
+        else:
+            slots.give_back()
+        return lanes
+
+    def _rest_without_slot_s(self, slots: ChannelSlots) -> float | None:
+        """Return how long a worker may rest: until it is woken if the channel waits for a slot."""
+        return None if slots.waits else self._runner.rest_s()
+
+    def _slot_is_free(self) -> bool:
+        """Have a worker take a free slot; False if there is no work for one, or no worker."""
+        if not self._lanes.ready:
+            return False
+        if self.takes_batches:
+            return self._places.wake()
+        if not self._is_waking:
+            self._is_waking = self._places.wake()
+        return self._is_waking
 
     def _is_replaced(self, worker: Worker) -> bool:
         """Start another worker if a handler has left something in this one's task or context."""
@@ -216,6 +258,8 @@ class WorkerPool(ChannelWorkers):
         del self._busy[worker]
         worker.forget_call()
         self._release(worker)
+        if self._slots is not None:
+            self._slots.leave(worker)
         if worker.state is not RUNNING:
             worker.handler_ended()
             if worker.is_abandoned:

@@ -7,7 +7,9 @@ from asyncio import Future
 from collections.abc import Sequence
 
 from reactive_kafka.delivery.workers.places import WorkerPlaces, answer
+from reactive_kafka.delivery.workers.slots import ChannelSlots
 from reactive_kafka.delivery.workers.worker import Worker
+from reactive_kafka.verdicts.ageing import clock_stopped
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 
 
@@ -55,6 +57,32 @@ class WorkerWaits:
 
     async def until(self, worker: Worker, messages: Sequence[Delivery], due: Future[bool]) -> bool:
         """Wait until *due* is done, and cancel it. Returns as :meth:`until_due`."""
+        is_due = await self._until(worker, messages, due)
+        slots = self._places.slots
+        if is_due and slots is not None:
+            return await self._until_slot(worker, messages, slots)
+        return is_due
+
+    async def _until_slot(
+        self, worker: Worker, messages: Sequence[Delivery], slots: ChannelSlots
+    ) -> bool:
+        """Wait for a slot of ``limit``; the records do not age. Returns as :meth:`until_due`.
+
+        There is no need for one if all records have their verdicts by now.
+        """
+        while not worker.has_slot and any(is_open(message) for message in messages):
+            slot = slots.take_again(worker)
+            if slot is None:
+                break
+            try:
+                with clock_stopped(messages, asyncio.get_running_loop().time):
+                    if not await self._until(worker, messages, slot):
+                        return False
+            finally:
+                slots.forget(worker)
+        return True
+
+    async def _until(self, worker: Worker, messages: Sequence[Delivery], due: Future[bool]) -> bool:
         is_due = False
         if not (self._is_stopping or worker.is_revoked):
             self._waiting[worker] = due

@@ -38,6 +38,7 @@ class Worker:
         "blocked_on",
         "clean_context",
         "context",
+        "has_slot",
         "index",
         "is_new",
         "is_spent",
@@ -72,6 +73,8 @@ class Worker:
         self.clean_context = context if keeps_apart else context.copy()
         self.pool = pool
         self.state = WorkerState.IDLE
+        # It has one of the slots of ``limit``.
+        self.has_slot = False
         # True until it begins its first stretch.
         self.is_new = True
         # The lanes that it holds; empty also if they were released for it.

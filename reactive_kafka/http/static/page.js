@@ -367,7 +367,7 @@ class ChannelView {
     this.record.update([channel])
     this.updateLetters(channel.dead_letter_topic)
     const paused = channel.paused_by.map((reason) => `paused: ${reason}`)
-    const limited = channel.limited_by ? [`records wait for rate_limit = ${channel.limited_by}`] : []
+    const limited = channel.limited_by ? [`records wait for ${channel.limited_by}`] : []
     list(this.notes, [...paused, ...limited])
     this.summary.update([channel])
     this.poison.update(poisonOf([channel]))

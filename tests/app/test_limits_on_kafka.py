@@ -1,0 +1,62 @@
+"""Limits that channels share, on a real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from reactive_kafka import App, Message
+from tests.broker.hazards.faults import until
+
+pytestmark = pytest.mark.kafka
+
+
+async def produce(servers: str, count: int, *topics: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        for topic in topics:
+            for _ in range(count):
+                await producer.send(topic, b"{}")
+        await producer.flush()
+
+
+async def test_two_channels_share_a_limit(kafka: str) -> None:
+    topics = [f"{name}-{uuid.uuid4().hex[:8]}" for name in ("upload", "recalc")]
+    await produce(kafka, 20, *topics)
+    app = App(
+        {
+            "kafka": {"bootstrap_servers": kafka, "auto_offset_reset": "earliest"},
+            "http": {"enabled": False},
+            "limits": {"database": {"concurrency": 2}},
+            "incoming": {
+                topic: {
+                    "group_id": topic,
+                    "ordering": "unordered",
+                    "concurrency": 5,
+                    "limit": "database",
+                }
+                for topic in topics
+            },
+        }
+    )
+    now: Counter[str] = Counter()
+    done: Counter[str] = Counter()
+    most = 0
+
+    async def call(message: Message[bytes]) -> None:
+        nonlocal most
+        now[message.topic] += 1
+        most = max(most, now.total())
+        await asyncio.sleep(0.02)
+        now[message.topic] -= 1
+        done[message.topic] += 1
+
+    for topic in topics:
+        app.incoming(topic)(call)
+    async with app:
+        await until(lambda: done.total() == 40, "all records are handled", 30)
+    assert most == 2
+    assert done == dict.fromkeys(topics, 20)
