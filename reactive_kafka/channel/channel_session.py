@@ -15,6 +15,8 @@ from reactive_kafka.channel.record_handling import RecordHandling
 from reactive_kafka.channel.session_signals import ChannelSignals
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.channel.totals import ChannelTotals
+from reactive_kafka.delivery.lanes.lane import KeyOf
+from reactive_kafka.delivery.lanes.limited import LimitedLane, ValueLimit
 from reactive_kafka.delivery.lanes.limits import StartLimit
 from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.delivery.poison_guard import PoisonGuard
@@ -39,6 +41,11 @@ from reactive_kafka.verdicts.delivery_hook import NoHook
 
 LOOKED_AT = 100
 """How many partitions are looked at ten times a second. A thousand would cost 5 % of a core."""
+_KEYS_WITHOUT_KEY: dict[str, KeyOf] = {
+    "partition": lambda record: None,
+    "unordered": lambda record: object(),
+}
+"""The ordering key of records in lanes with a rate for each value: they have keys in any case."""
 
 
 class ChannelSession:
@@ -167,8 +174,17 @@ class ChannelSession:
             key_of = consumption.key_of
             keeps_plans = consumption.keeps_plans
         limit = None
+        value_limit = None
         if self._totals.limit is not None:
             limit = StartLimit(self._totals.limit, self._clock, self._may_start)
+        elif self._totals.value_limit is not None:
+            value_limit = ValueLimit(
+                self._totals.value_limit,
+                self._clock,
+                self._offer,
+                self._may_start,
+            )
+            key_of = key_of or _KEYS_WITHOUT_KEY[settings.ordering]
         return LaneQueue(
             shared=settings.ordering == "unordered",
             key_of=key_of,
@@ -177,9 +193,14 @@ class ChannelSession:
             pauses=self._totals.pauses,
             most_per_lane=None if keeps_plans else settings.concurrency_per_partition,
             limit=limit,
+            value_limit=value_limit,
             # So each call waits for its turn among the channels that share the limit.
             one_by_one=self.slots is not None,
         )
+
+    def _offer(self, lane: LimitedLane) -> None:
+        # A method, because the lanes are made with the limit.
+        self.lanes.offer(lane)
 
     def _may_start(self) -> None:
         # A method, because the lanes are made before the object that handles their records.

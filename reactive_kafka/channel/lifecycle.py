@@ -9,12 +9,14 @@ from contextlib import AsyncExitStack
 from reactive_kafka.channel.blueprint import ByIteration, ChannelBlueprint
 from reactive_kafka.channel.channel_facts import channel_facts, partition_facts
 from reactive_kafka.channel.channel_session import ChannelSession
+from reactive_kafka.channel.named_functions import rate_value_of
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.channel.switch import Switch
 from reactive_kafka.channel.totals import ChannelTotals
 from reactive_kafka.commit.outcomes import CommitOutcomes
 from reactive_kafka.delivery.lanes.limits import TokenBucket
 from reactive_kafka.delivery.lanes.pauses import Pauses
+from reactive_kafka.delivery.lanes.rates_by_value import BucketsByValue
 from reactive_kafka.errors import ChannelClosedError, text_of
 from reactive_kafka.fetching.record_skips import RecordSkips
 from reactive_kafka.observe.events import ChannelPaused, ConsumersIdle, EndFailed
@@ -47,7 +49,10 @@ class ChannelLifecycle:
         rate = self.settings.rate_limit
         self._totals = ChannelTotals(
             commits=CommitOutcomes(durations=blueprint.commit_durations),
-            limit=None if rate is None else TokenBucket(rate.per_second),
+            limit=None if rate is None or rate.by else TokenBucket(rate.per_second),
+            value_limit=None
+            if rate is None or rate.by is None
+            else BucketsByValue(rate.per_second, rate_value_of(rate.by)),
         )
         self.status = ChannelStatus(self.settings, self._clock, self._observer)
         # A restart makes another one.

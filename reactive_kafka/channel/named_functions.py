@@ -10,6 +10,7 @@ from typing import Any
 from reactive_kafka.config.kinds import did_you_mean
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.lanes.lane import KeyOf
+from reactive_kafka.delivery.lanes.rates_by_value import ValueOf
 from reactive_kafka.errors import ConfigError, DecodeError, describe
 from reactive_kafka.formats import FormatError
 from reactive_kafka.formats.format_names import FLOATS, INTEGERS, unknown_format
@@ -63,6 +64,19 @@ def _last_header(record: RawRecord, name: str) -> bytes | None:
         if header == name:
             return value
     return None
+
+
+def rate_value_of(by: str) -> ValueOf:
+    """Return what gives the value that a record's rate goes by, for ``rate_limit.by``.
+
+    Records without the header, or without a key, have the value None together.
+    """
+    if by == "key":
+        return lambda partition, record: record.key
+    if by == "partition":
+        return lambda partition, record: partition
+    name = by.removeprefix(HEADER)
+    return lambda partition, record: _last_header(record, name)
 
 
 READERS: dict[str, Callable[[str], Any]] = {

@@ -11,6 +11,7 @@ from reactive_kafka.commit.outcomes import CommitOutcomes
 from reactive_kafka.delivery.ages import RecordTimes
 from reactive_kafka.delivery.lanes.limits import TokenBucket
 from reactive_kafka.delivery.lanes.pauses import Pauses
+from reactive_kafka.delivery.lanes.rates_by_value import BucketsByValue
 from reactive_kafka.delivery.workers.interface import HandlerTotals
 from reactive_kafka.fetching.record_skips import RecordSkips
 from reactive_kafka.observe.facts import PartitionTotals
@@ -39,8 +40,10 @@ class ChannelTotals:
     pauses: Pauses = field(default_factory=Pauses)
     skips: RecordSkips = field(default_factory=RecordSkips)
     handlers: HandlerTotals = field(default_factory=HandlerTotals)
-    # None: the channel has no rate_limit.
+    # None: the channel has no rate_limit, or one for each value.
     limit: TokenBucket | None = None
+    # None: the channel has no rate_limit for each value.
+    value_limit: BucketsByValue | None = None
     times: RecordTimes = field(default_factory=RecordTimes)
 
     def totals_of(self, partition: TopicPartition) -> PartitionTotals:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -67,6 +68,9 @@ def _incoming(channel: IncomingSettings) -> dict[str, Any]:
             name: keys.INCOMING.headers["filter_headers"].show(values)
             for name, values in channel.filter_headers.items()
         }
+    rate = channel.rate_limit
+    if rate is not None and rate.by is not None:
+        table["rate_limit"] = {"rate": str(replace(rate, by=None)), "by": rate.by}
     if channel.failure_routes:
         table["failure_routes"] = {
             name: _route(strategy, after_retries=name in channel.after_retries)

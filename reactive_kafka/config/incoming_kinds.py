@@ -100,10 +100,15 @@ def ranges_of(assign: Iterable[Assigned]) -> dict[TopicPartition, Ranges]:
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """A number of records in each second, minute or hour."""
+    """A number of records in each second, minute or hour.
+
+    ``by`` says what has the rate each: ``key``, ``partition`` or ``header:NAME``. None: the channel
+    has one rate.
+    """
 
     records: Decimal
     unit: Literal["s", "m", "h"]
+    by: str | None = None
 
     @property
     def per_second(self) -> float:
@@ -111,8 +116,9 @@ class RateLimit:
         return float(self.records / _SECONDS[self.unit])
 
     def __str__(self) -> str:
-        """Return the rate as users write it."""
-        return f"{self.records.normalize():f}/{self.unit}"
+        """Return the rate as users write it, and what has it."""
+        by = "" if self.by is None else f" by {self.by}"
+        return f"{self.records.normalize():f}/{self.unit}{by}"
 
 
 def _read_rate(raw: Any) -> RateLimit | None:
@@ -299,6 +305,14 @@ EXCEPTIONS = Kind(
     json=schemas.EXCEPTIONS,
 )
 SHARE = Kind("a number from 0 to 1", _read_share, native=(int, float), json=schemas.SHARE)
+RATE_BY: Kind[str] = Kind(
+    '"header:NAME", "key" or "partition"',
+    only(
+        lambda raw: raw in ("key", "partition") or (isinstance(raw, str) and _HEADER.fullmatch(raw))
+    ),
+    native=(str,),
+    json=schemas.RATE_BY,
+)
 RATE = Kind(
     'a number of records, above 0, in a second, a minute or an hour: "100/s", "30/m", "0.5/s", '
     '"1/h"',

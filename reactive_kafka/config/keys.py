@@ -23,7 +23,7 @@ from reactive_kafka.config.client_properties import (
     refusal,
 )
 from reactive_kafka.config.fields import Key, keys_of
-from reactive_kafka.config.incoming_kinds import is_dotted
+from reactive_kafka.config.incoming_kinds import RATE, RATE_BY, is_dotted
 from reactive_kafka.config.kinds import (
     BOOLEAN,
     HEADER_VALUES,
@@ -105,9 +105,19 @@ _EVENTS = Key(
     None,
     "Write all values as CloudEvents, or none. Default: those that are CloudEvents.",
 )
+_RATES = (
+    Key("rate_limit.rate", RATE, None, "The most records of one value that start. Required."),
+    Key(
+        "rate_limit.by",
+        RATE_BY,
+        None,
+        "What has the rate: each value of a header, each key, or each partition.",
+    ),
+)
 _INCOMING = {
     "topic": Key("topic", TOPIC, None, "The topic to read. Default: the channel's name."),
     **keys_of(IncomingSettings),
+    **{key.name: key for key in _RATES},
     _LETTER_SERVERS.name: _LETTER_SERVERS,
 }
 _SERVERS = {"bootstrap_servers": BOOTSTRAP_SERVERS}

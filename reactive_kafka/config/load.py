@@ -31,6 +31,7 @@ from reactive_kafka.config.config_files import (
     read_secret,
 )
 from reactive_kafka.config.failure_settings import FailureSettingsBuilder
+from reactive_kafka.config.incoming_kinds import RATE, RateLimit
 from reactive_kafka.config.kinds import COUNT, TOPIC, unknown_channel
 from reactive_kafka.config.layers import PREFIX, Origin, Problems, expanded, of_code, of_environment
 from reactive_kafka.config.settings import (
@@ -321,6 +322,7 @@ class SettingsBuilder:
                 why = f"group_id is missing; {reason}"
                 self._problems.add(table.origin, f"[{table.title}]", why)
         self._refuse_unknown_limit(view)
+        fields["rate_limit"] = self._rate_limit(view)
         checkpoint = view.fields("checkpoint")
         has_store = view.commit_strategy == "checkpoint" and checkpoint["store"] is not None
         return IncomingSettings(
@@ -336,6 +338,34 @@ class SettingsBuilder:
             client=client,
             places=view.places(),
         )
+
+    def _rate_limit(self, view: View) -> RateLimit | None:
+        """Return the channel's ``rate_limit``: a rate, or a table with one for each value.
+
+        The highest layer that has either decides; a rate in a lower layer goes with its ``by``.
+        """
+        names = ("rate_limit", "rate_limit.rate", "rate_limit.by")
+        settings = view.table.settings if any(map(view.own, names)) else view.kafka
+        one, rate, by = map(settings.get, names)
+        in_table = [setting for setting in (rate, by) if setting is not None]
+        if one is None and not in_table:
+            return None
+        if any(setting is not None and setting.value is BROKEN for setting in (one, rate, by)):
+            return None
+        if one is not None and one.value and all(one.layer > each.layer for each in in_table):
+            by = None
+            rate = one
+        elif rate is None and one is not None and one.value:
+            rate = one
+        if rate is None:
+            place = by or one
+            # One of the two is given, or there would be no table.
+            assert place is not None  # noqa: S101
+            why = f"rate is missing in rate_limit; it is {RATE.expects}"
+            self._problems.add(place.origin, place.where, why)
+            return None
+        limit: RateLimit = rate.value
+        return replace(limit, by=None if by is None else by.value)
 
     def _refuse_unknown_limit(self, view: View) -> None:
         limits = self._given.named["limits"]

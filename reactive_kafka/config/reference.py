@@ -67,7 +67,7 @@ EXPLAINED_ONCE = {
 explains each once."""
 
 _ASSIGN_TAKES = "a list of partitions, see below"
-_TABLES = ("retry", "restart", "dead_letter_queue", "delayed_retry", "checkpoint")
+_TABLES = ("rate_limit", "retry", "restart", "dead_letter_queue", "delayed_retry", "checkpoint")
 _MARKED = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

@@ -283,7 +283,8 @@ class IncomingSettings:
     rate_limit: RateLimit | None = setting(
         RATE,
         None,
-        "The most records that the channel starts, in each process.",
+        "The most records that the channel starts, in each process. A table has a rate for each "
+        "key, header or partition.",
     )
     concurrency_per_partition: int | None = setting(
         COUNT,

@@ -62,6 +62,10 @@ def plan_incoming(
 
     predicate = report.attempt("", filter_of, settings)
     reading = _reading(handlers, payload, settings, values, keys, report)
+    rate = settings.rate_limit
+    if not handlers and rate is not None and rate.by is not None:
+        where = settings.place("rate_limit.by", rate.by)
+        report.add(f"{where}: it needs a handler, and the application iterates over the channel")
     plan = IncomingPlan(
         settings,
         reading,

@@ -48,7 +48,14 @@ def check_objects(settings: IncomingSettings, report: ProblemReport) -> None:
 
 
 def check_ordering(who: str, settings: IncomingSettings, report: ProblemReport) -> None:
-    """Refuse ``ordering = "key"`` for a function that takes batches: they have no order by key."""
+    """Refuse what is for single records, for a function that takes batches.
+
+    That is an order by key, and a rate for each value.
+    """
+    rate = settings.rate_limit
+    if rate is not None and rate.by is not None:
+        where = settings.place("rate_limit.by", rate.by)
+        report.add(f"{where}: it limits single records, but {who} takes batches")
     if settings.ordering == "key":
         where = settings.place("ordering", settings.ordering)
         report.add(f"{where}: it orders single records, but {who} takes batches")

@@ -1,4 +1,4 @@
-"""Limits that channels share, on a real Kafka."""
+"""Limits that channels share, and rates by value, on a real Kafka."""
 
 from __future__ import annotations
 
@@ -60,3 +60,36 @@ async def test_two_channels_share_a_limit(kafka: str) -> None:
         await until(lambda: done.total() == 40, "all records are handled", 30)
     assert most == 2
     assert done == dict.fromkeys(topics, 20)
+
+
+async def test_a_rate_by_header_holds_back_no_other_value(kafka: str) -> None:
+    topic = f"alarms-{uuid.uuid4().hex[:8]}"
+    orgs = [b"big"] * 8 + [b"small", None] * 3
+    async with AIOKafkaProducer(bootstrap_servers=kafka) as producer:
+        for org in orgs:
+            headers = [] if org is None else [("org", org)]
+            await producer.send_and_wait(topic, org or b"none", headers=headers, partition=0)
+    app = App(
+        {
+            "kafka": {"bootstrap_servers": kafka, "auto_offset_reset": "earliest"},
+            "http": {"enabled": False},
+            "incoming": {
+                topic: {
+                    "group_id": topic,
+                    "ordering": "unordered",
+                    "rate_limit": {"rate": "4/s", "by": "header:org"},
+                }
+            },
+        }
+    )
+    started: list[tuple[bytes, float]] = []
+
+    @app.incoming(topic)
+    async def handler(message: Message[bytes]) -> None:
+        started.append((message.payload, asyncio.get_running_loop().time()))
+
+    async with app:
+        await until(lambda: len(started) == len(orgs), "all records are handled", 30)
+    at = {value: [when for what, when in started if what == value] for value, _ in started}
+    assert at[b"big"][-1] - at[b"big"][0] >= 0.99
+    assert max(at[b"small"][-1], at[b"none"][-1]) < at[b"big"][4]

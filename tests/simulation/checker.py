@@ -65,6 +65,7 @@ class Promise:
         concurrency: So many handlers of an application run at once; 0: nobody counts them.
         rate: So many records of it start in a second, after a burst of as many; 0: nobody counts
             them.
+        rate_by: What has that rate: each "key" or "partition", or "" for all records together.
         per_partition: So many of them of one partition; 0: nobody counts them.
         jobs: So many Spark jobs of it; 0: nobody counts them.
         window: So many records one of its clients has fetched and not settled; 0: nobody counts
@@ -104,6 +105,7 @@ class Promise:
     keeps: bool = False
     concurrency: int = 0
     rate: float = 0.0
+    rate_by: str = ""
     per_partition: int = 0
     jobs: int = 0
     window: int = 0

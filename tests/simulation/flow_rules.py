@@ -78,8 +78,8 @@ def _rates(history: History) -> Iterator[Violation]:
     rate = history.promise.rate
     if not rate:
         return
-    # Application -> how many have come too early for the rate, and when.
-    over: dict[str, tuple[float, float]] = {}
+    # Application, and what has the rate -> how many have come too early for the rate, and when.
+    over: dict[tuple[str, object], tuple[float, float]] = {}
     # Of the calls.
     sizes: dict[tuple[str, int], int] = defaultdict(int)
     starts = [(index, event) for index, event in history.of("begin") if event.attempt == 1]
@@ -90,9 +90,14 @@ def _rates(history: History) -> Iterator[Violation]:
         size = sizes.pop((event.who, event.call), 0)
         if not size:
             continue
-        early, since = over.get(event.who, (0.0, event.at))
+        value: object = None
+        if history.promise.rate_by == "partition":
+            value = event.tp
+        elif history.promise.rate_by == "key":
+            value = history.case.log[event.tp][event.offset].key
+        early, since = over.get((event.who, value), (0.0, event.at))
         early = max(0.0, early - (event.at - since) * rate) + size
-        over[event.who] = early, event.at
+        over[event.who, value] = early, event.at
         if early > max(1.0, rate, size) + 0.01:
             yield Violation(
                 "I25", f"{event.who} starts {early:g} records at once at {rate:g} a second", index

@@ -328,6 +328,24 @@ MUTANTS = (
         "        self._timer = None\n        self._wake()",
         "        self._timer = None",
     ),
+    Mutant(
+        "values that were held back are called no more",
+        "delivery/lanes/limited.py",
+        "            self._call_at(now + 1 / self._buckets.per_second, value)\n        else:\n",
+        "            pass\n        else:\n",
+    ),
+    Mutant(
+        "a record that was held back starts whatever its rate",
+        "delivery/lanes/limited.py",
+        "        return self._buckets.ready_at(value) <= self._clock.monotonic()",
+        "        return is_called or self._buckets.ready_at(value) <= self._clock.monotonic()",
+    ),
+    Mutant(
+        "those that came later overtake what was held back",
+        "delivery/lanes/limited.py",
+        "if value in self._held and not is_called:",
+        "if False:",
+    ),
     # what channels share
     Mutant(
         "a slot is not given back",

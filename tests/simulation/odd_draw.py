@@ -127,7 +127,12 @@ def _with_limit(scenario: Scenario) -> Scenario:
     dice = random.Random(f"{scenario.seed}/limit")
     if dice.random() >= LIMIT_SHARE:
         return scenario
-    return replace(scenario, settings={**scenario.settings, "rate_limit": dice.choice(list(RATES))})
+    rate: Any = dice.choice(list(RATES))
+    # Only single records that a handler takes have a rate for each value.
+    by = dice.choice((None, "key", "partition"))
+    if by is not None and scenario.mode in ("single", "manual"):
+        rate = {"rate": rate, "by": by}
+    return replace(scenario, settings={**scenario.settings, "rate_limit": rate})
 
 
 def _with_shared_limit(scenario: Scenario) -> Scenario:

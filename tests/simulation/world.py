@@ -556,6 +556,8 @@ def promise(scenario: Scenario) -> Promise:
     by_hand = mode in ("manual", "iterate")
     ends: Any = "acked" if by_hand else "begun" if settings.get("ack") == "pre" else "handled"
     ends = "written" if scenario.transactions else ends
+    limit = settings.get("rate_limit", "")
+    rate, rate_by = (limit["rate"], limit["by"]) if isinstance(limit, Mapping) else (limit, "")
     return Promise(
         # The application's own.
         ordering="unordered" if mode == "iterate" else settings.get("ordering", "partition"),
@@ -576,11 +578,12 @@ def promise(scenario: Scenario) -> Promise:
         strings=_strings(settings) if scenario.strings else None,
         keeps="keep_out_of_order_acks" in settings,
         concurrency=_concurrency(scenario),
-        rate=RATES[settings["rate_limit"]] if "rate_limit" in settings else 0.0,
+        rate=RATES[rate] if rate else 0.0,
+        rate_by=rate_by,
         per_partition=settings.get("concurrency_per_partition", 0),
         jobs=settings.get("spark", {}).get("max_concurrent_jobs", 0),
         window=_window(scenario),
-        reads_ahead=settings.get("ordering") == "key",
+        reads_ahead=settings.get("ordering") == "key" or bool(rate_by),
         poison_cancels=settings["on_poison"] == "dead-letter-queue",
         latest=settings["auto_offset_reset"] == "latest",
         graceful=scenario.graceful,

@@ -107,6 +107,7 @@ EXCEPTIONS = items(DOTTED, listed=rf"\s*{DOTTED}\s*")
 RATE = text(
     r"\s*(0{0,9}[1-9][0-9]{0,9}(\.[0-9]{1,9})?|0{1,10}\.0{0,8}[1-9][0-9]{0,8}) ?/ ?[smh]\s*"
 )
+RATE_BY = either(one_of(("key", "partition")), text(r"header:\s*\S[\s\S]*"))
 SHARE = {"type": "number", "minimum": 0, "maximum": 1}
 NAMES = items(r"[^\s,][^,]*", listed=r"[\s\S]*\S[\s\S]*")
 HEADER_VALUES = either(

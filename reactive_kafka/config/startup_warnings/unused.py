@@ -146,6 +146,16 @@ def _of_order(view: View) -> Contradictions:
         yield ("concurrency_per_partition", "ordering"), why
 
 
+def _of_rates(view: View) -> Contradictions:
+    by = view["rate_limit.by"]
+    if by not in (None, "partition") and view["ordering"] == "partition":
+        yield (
+            ("rate_limit.by", "ordering"),
+            'slows down other values, too: with ordering = "partition" all later records of the '
+            'partition wait behind one that may not start; use ordering = "key" or "unordered"',
+        )
+
+
 def _of_security(view: View) -> Contradictions:
     # Without any security.protocol this is an error, see checks._security.
     protocol = view["security_protocol"]
@@ -195,6 +205,7 @@ UNUSED_BY_INCOMING = (
     _of_commits,
     _of_poison,
     _of_order,
+    _of_rates,
     _of_attempts,
     _of_spark,
     revocations,

@@ -1,4 +1,4 @@
-"""``rate_limit``: how many records may start, and when."""
+"""``rate_limit`` of a whole channel: how many records may start, and when."""
 
 from __future__ import annotations
 
@@ -40,6 +40,12 @@ class TokenBucket:
     def full_at(self) -> float:
         """When a batch may start as a whole, by the monotonic clock."""
         return self._since + self._missing / self._per_second
+
+    def tokens(self, now: float) -> int:
+        """How many records may start *now*."""
+        missing = max(0.0, self._missing - (now - self._since) * self._per_second)
+        # Rounding must not hide a token that is there.
+        return int(self._burst - missing + 1e-6)
 
     def take(self, records: int, now: float) -> None:
         """Take the tokens of records that start *now*."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from reactive_kafka.delivery.lanes.keyed import KeyedLane
 from reactive_kafka.delivery.lanes.lane import KeyOf, Lane, LaneSlice
 from reactive_kafka.delivery.lanes.lane_states import OPEN
+from reactive_kafka.delivery.lanes.limited import LimitedLane, ValueLimit
 from reactive_kafka.delivery.lanes.pauses import Pauses
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
@@ -49,6 +50,7 @@ class LaneQueue:
         keys_are_total: ``key_of`` never fails: see :class:`KeyedLane`.
         most_per_lane: How many workers may be in one lane at once: ``concurrency_per_partition``.
         limit: The channel's ``rate_limit``.
+        value_limit: Its ``rate_limit`` for each value. Then there is a ``key_of``.
         one_by_one: A worker starts one record of a lane that it takes.
     """
 
@@ -61,6 +63,7 @@ class LaneQueue:
         pauses: Pauses | None = None,
         most_per_lane: int | None = None,
         limit: StartGate | None = None,
+        value_limit: ValueLimit | None = None,
         one_by_one: bool = False,
     ) -> None:
         self.is_keyed = key_of is not None
@@ -73,6 +76,7 @@ class LaneQueue:
         self._pauses = Pauses() if pauses is None else pauses
         self._most_per_lane = inf if most_per_lane is None else most_per_lane
         self._limit = limit
+        self._value_limit = value_limit
         # Whether a worker may start only one record of a lane that it takes.
         self.takes_single_records = one_by_one or limit is not None
         self._ready: deque[Lane] = deque()
@@ -85,6 +89,8 @@ class LaneQueue:
         """Make the lane of a partition whose reading begins."""
         if self._key_of is None:
             lane = Lane(tracker)
+        elif self._value_limit is not None:
+            lane = LimitedLane(tracker, self._key_of, self._value_limit)
         else:
             lane = KeyedLane(tracker, self._key_of, is_total=self._keys_are_total)
         if self._pauses.has(tracker.partition):
@@ -201,11 +207,15 @@ class LaneQueue:
 
     @property
     def waits_for_limit(self) -> bool:
-        """Whether lanes with work wait only for ``rate_limit``."""
+        """Whether lanes with work wait only for ``rate_limit``, or some of their records do."""
+        if self._value_limit is not None:
+            return self._value_limit.holds
         return self._limit is not None and bool(self._ready) and self._limit.is_exhausted
 
     def close(self) -> None:
         """Take nothing any more."""
+        if self._value_limit is not None:
+            self._value_limit.close()
         if self._limit is not None:
             self._limit.close()
 
