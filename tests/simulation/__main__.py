@@ -23,6 +23,8 @@ from tests.simulation.odd_draw import ON
 from tests.simulation.offsets_draw import STORE_FAULTS
 from tests.simulation.outages import EXPECTED as OF_OUTAGES
 from tests.simulation.outages import run_outage
+from tests.simulation.outbox import EXPECTED as OF_OUTBOXES
+from tests.simulation.outbox import run_outbox
 from tests.simulation.rounds import EXPECTED as OF_ROUNDS
 from tests.simulation.rounds import run_rounds
 from tests.simulation.run import REPLAY, features, report, run, scenario_of, silence
@@ -72,6 +74,7 @@ WORLDS: dict[str, tuple[Callable[[int], Played], tuple[str, ...]]] = {
     "chain": (run_chain, OF_CHAINS),
     "ends": (run_ends, OF_ENDS),
     "outages": (run_outage, OF_OUTAGES),
+    "outbox": (run_outbox, OF_OUTBOXES),
     "rounds": (run_rounds, OF_ROUNDS),
 }
 """Seeds of other kinds, with what must happen in many of them: what a handler sends, ends of

@@ -57,6 +57,7 @@ ONLY = {
     ),
     "checkpoint": ("checkpoint/",),
     "strings": ("tracking/metadata/user", "tracking/metadata/pending"),
+    "outbox": ("outgoing/outbox_outputs", "channel/outbox_", "checkpoint/outbox"),
     "chain": ("outgoing/transactions/",),
     "middleware": ("handlers/middleware",),
     "ends": ("subscription", "channel/until_end"),
@@ -98,6 +99,7 @@ CUTS = "spark/batches/cuts.py"
 DONE = "tracking/metadata/done.py"
 DRAIN = "assignment/drain.py"
 ENDS = "outgoing/transactions/positions.py"
+OUTBOX = "outgoing/outbox_outputs.py"
 ENGINE = "commit/commit_engine.py"
 FETCHER = "fetching/fetcher.py"
 HANDOVER = "assignment/handover.py"
@@ -1777,8 +1779,40 @@ MUTANTS = (
     Mutant(
         "a run ends without its retries",
         "channel/until_end.py",
-        "if self._is_handled(session) and await self._are_retries_over(session):",
-        "if self._is_handled(session):",
+        "                        and await self._are_retries_over(session)\n",
+        "",
+        "ends",
+    ),
+    # outbox
+    Mutant(
+        "a transaction of an outbox is committed without what is returned",
+        OUTBOX,
+        "        if error is None and self._is_of_call:",
+        "        if False:",
+    ),
+    Mutant(
+        "an error behind the block of an outbox commits it",
+        OUTBOX,
+        "            await block.transaction.__aexit__(type(error), error, error.__traceback__)",
+        "            await block.transaction.__aexit__(None, None, None)",
+    ),
+    Mutant(
+        "what a generator yields before its block is not stored",
+        OUTBOX,
+        "            await block.transaction.add(pending)",
+        "            pass",
+    ),
+    Mutant(
+        "events are sent although their partition is gone",
+        "channel/outbox_relay.py",
+        "            if receipt.event.source not in ours:",
+        "            if not ours:",
+    ),
+    Mutant(
+        "a run ends without its outbox",
+        "channel/until_end.py",
+        "                        and session.hook.is_relayed()\n",
+        "",
         "ends",
     ),
 )
