@@ -69,6 +69,8 @@ KINDS = (
     "stops",
     "every",
     "cap",
+    "later",
+    "timeout",
 )
 WORLDS: dict[str, tuple[Callable[[int], Played], tuple[str, ...]]] = {
     "chain": (run_chain, OF_CHAINS),

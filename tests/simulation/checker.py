@@ -77,6 +77,7 @@ class Promise:
         broadcast: Each record has a second handler, which is to be through with it, too.
         filters: Some records are skipped: see several_draw.py.
         selects_headers: They are skipped by their headers, before anything can note it.
+        limits_attempts: An attempt that takes too long is cancelled and has failed.
         max_age_s: How long a handler may have a record; 0: as long as it likes.
         backoff_s: The longest wait before another attempt.
         drain_s: How long a stop waits for handlers.
@@ -117,6 +118,7 @@ class Promise:
     broadcast: bool = False
     filters: bool = False
     selects_headers: bool = False
+    limits_attempts: bool = False
     max_age_s: float = 0.0
     backoff_s: float = 0.0
     drain_s: float = 0.0

@@ -72,7 +72,7 @@ def _concurrency(history: History) -> Iterator[Violation]:
 def _rates(history: History) -> Iterator[Violation]:
     """I25: no more records start in any time than ``rate_limit`` and its burst allow.
 
-    Another attempt in place is no start. What starts as a whole may be more than the burst; it
+    Another attempt in place is no start, nor is a call that a handler has asked for. What starts as a whole may be more than the burst; it
     begins with none left over from before.
     """
     rate = history.promise.rate
@@ -82,7 +82,11 @@ def _rates(history: History) -> Iterator[Violation]:
     over: dict[tuple[str, object], tuple[float, float]] = {}
     # Of the calls.
     sizes: dict[tuple[str, int], int] = defaultdict(int)
-    starts = [(index, event) for index, event in history.of("begin") if event.attempt == 1]
+    starts = [
+        (index, event)
+        for index, event in history.of("begin")
+        if event.attempt == 1 and not _asked_for_it(history, index)
+    ]
     for _, event in starts:
         sizes[event.who, event.call] += 1
     for index, event in starts:
@@ -266,12 +270,11 @@ def _fetched(history: History, index: int, client: _Client) -> Iterator[Violatio
 
 
 def _pauses(history: History) -> Iterator[Violation]:
-    """I18: no handler starts a record of a paused partition; one that runs goes on, and so do its
-    further attempts.
+    """I18: no handler starts a record of a paused partition, and no attempt starts; one that runs
+    goes on.
 
-    A call after a transaction that was not stored is such an attempt. Spark starts what it had
-    taken as a batch before, and the second handler of a broadcast a record that the first one had
-    before.
+    Spark starts what it had taken as a batch before, and the second handler of a broadcast a record
+    that the first one had before.
     """
     fetched: dict[Place, int] = {}
     paused: dict[str, set[tuple[str, Partition]]] = defaultdict(set)
@@ -290,11 +293,9 @@ def _pauses(history: History) -> Iterator[Violation]:
                 for reason, tp in paused[event.who]
                 if reason != event.note or (event.tp not in (tp, WHOLE) and tp != WHOLE)
             }
-        elif event.attempt <= 1 and any(tp in (WHOLE, event.tp) for _, tp in paused[event.who]):
+        elif any(tp in (WHOLE, event.tp) for _, tp in paused[event.who]):
             had_it = history.promise.spark or history.promise.broadcast
             if had_it and fetched.get((event.tp, event.offset), -1) < since[event.who]:
-                continue
-            if history.promise.ends == "written" and _had_it(history, index):
                 continue
             yield Violation(
                 "I18",
@@ -303,11 +304,59 @@ def _pauses(history: History) -> Iterator[Violation]:
             )
 
 
-def _had_it(history: History, index: int) -> bool:
-    """Whether the application had begun this record before."""
+def _asked_for_it(history: History, index: int) -> bool:
+    """Whether the application's last call for this record has asked for another one."""
     event = history.events[index]
-    begins = history.records[event.tp, event.offset].begins
-    return any(one < index and history.events[one].who == event.who for one in begins)
+    ends = _ends_of(history).get((event.who, event.tp, event.offset), ())
+    before = [end for end in ends if end < index]
+    return bool(before) and history.events[before[-1]].note == "later"
+
+
+def _ends_of(history: History) -> dict[tuple[str, Partition, int], list[int]]:
+    """Application and record -> when calls for it have ended."""
+    if "ends" not in history.memo:
+        found: dict[tuple[str, Partition, int], list[int]] = defaultdict(list)
+        for index, event in history.of("end"):
+            found[event.who, event.tp, event.offset].append(index)
+        history.memo["ends"] = found
+    ends: dict[tuple[str, Partition, int], list[int]] = history.memo["ends"]
+    return ends
+
+
+def _postponed(history: History) -> Iterator[Violation]:
+    """I27: what a handler has put off begins no sooner than it asked, and what is to wait with it
+    does not begin before that; unless its partition has been let go, or is read from elsewhere.
+    """
+    # Application -> what waits there: (until, record, what it asked for).
+    waiting: dict[str, list[tuple[float, Place, str]]] = defaultdict(list)
+    for index, event in history.of(
+        "begin", "end", "assigned", "revoked", "left", "reset", "failed", "restarted", "claim"
+    ):
+        if event.kind == "end":
+            if event.note == "later":
+                scope, _, delay = event.text.partition(" ")
+                until = event.at + float(delay)
+                waiting[event.who].append((until, (event.tp, event.offset), scope))
+        elif event.kind == "begin":
+            for until, place, scope in waiting[event.who]:
+                is_held = scope == "channel" or (
+                    event.tp == place[0] and (scope == "partition" or event.offset == place[1])
+                )
+                if is_held and event.at < until - 0.001:
+                    name = f"{_name(place[0])} {place[1]} waits until {until:.3f} ({scope})"
+                    yield Violation(
+                        "I27",
+                        f"{event.who} began {_name(event.tp)} {event.offset}, and {name}",
+                        index,
+                    )
+        elif event.kind in ("failed", "restarted", "left"):
+            waiting[event.who].clear()
+        elif event.kind == "claim":
+            for waits in waiting.values():
+                waits[:] = [one for one in waits if one[1][0] != event.tp]
+        else:
+            waits = waiting[event.who]
+            waits[:] = [one for one in waits if one[1][0] != event.tp]
 
 
 def _contexts(history: History) -> Iterator[Violation]:
@@ -318,4 +367,13 @@ def _contexts(history: History) -> Iterator[Violation]:
             yield Violation("I23", text, index)
 
 
-FLOW_RULES: list[Rule] = [_concurrency, _rates, _filtered, _jobs, _windows, _pauses, _contexts]
+FLOW_RULES: list[Rule] = [
+    _concurrency,
+    _rates,
+    _filtered,
+    _jobs,
+    _windows,
+    _pauses,
+    _postponed,
+    _contexts,
+]

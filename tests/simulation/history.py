@@ -13,7 +13,8 @@ Partition = tuple[str, int]
 Kind = Literal[
     # A handler got a record; call: which call of a handler, attempt: of in-place retries.
     "begin",
-    # It is through; note: ok, raised (another attempt follows), failed (none follows), cancelled.
+    # It is through; note: ok, raised (another attempt follows), failed (none follows), cancelled,
+    # later (it asked for another call; text: what waits, and for how many seconds).
     "end",
     # The other handler of a broadcast is through with it.
     "aside",

@@ -31,7 +31,8 @@ def _contents(history: History) -> Iterator[Violation]:
     """I13: a letter and a retry are the record: its value, its key, its headers; with ours once
     each, and these true.
 
-    None names a cause where the handler's exception had none, as the attempt before it is none.
+    None names a cause where the handler's exception had none, as the attempt before it is none. A
+    cancellation is the cause of the timeout of an attempt.
     Where the log has lost the record, nobody knows what it held.
     """
     for letter in history.case.letters:
@@ -44,7 +45,8 @@ def _contents(history: History) -> Iterator[Violation]:
                 "I13", f"{_name(tp)}: {wrong} in what was written for {offset}", letter.at
             )
         has_cause = any(name == f"{letter.prefix}-cause" for name, _ in letter.headers)
-        if has_cause and stored.readable and not (history.promise.spark or history.promise.store):
+        may_have = history.promise.spark or history.promise.store or history.promise.limits_attempts
+        if has_cause and stored.readable and not may_have:
             yield Violation(
                 "I13", f"{_name(tp)}: a cause in what was written for {offset}", letter.at
             )

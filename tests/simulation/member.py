@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from reactive_kafka import App, Batch, Message
+from reactive_kafka import App, Batch, Later, Message
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.observe import events as told
 from reactive_kafka.records import TopicPartition
@@ -259,6 +259,7 @@ class Member:
             self._note_of(
                 "begin", message, message.payload["id"], call, attempt, text=self._context()
             )
+        asked, began = "", self.world.clock.monotonic()
         outcome, failure = "cancelled", "raised" if attempt < self.max_attempts else "failed"
         late = [
             load.odd == "self-cancel-late" and time <= load.times
@@ -277,13 +278,19 @@ class Member:
                 # As a task of asyncio's that has cancelled itself, and returns; or by middleware.
                 outcome = failure
         except BaseException as error:
-            if is_own(error) or (cancels_itself and isinstance(error, asyncio.CancelledError)):
+            if isinstance(error, Later):
+                outcome, asked = "later", f"{error.scope} {error.delay_s}"
+            elif (
+                is_own(error)
+                or (cancels_itself and isinstance(error, asyncio.CancelledError))
+                or (isinstance(error, asyncio.CancelledError) and self._took_too_long(began))
+            ):
                 outcome = failure
             raise
         finally:
             for message, load in zip(messages, loads, strict=True):
                 if not (outcome == "ok" and _is_nacked(load)):
-                    self._note_of("end", message, outcome, call, attempt)
+                    self._note_of("end", message, outcome, call, attempt, text=asked)
         self.offsets.settle_some(
             [one for one, load in zip(messages, loads, strict=True) if not _is_nacked(load)]
         )
@@ -292,6 +299,18 @@ class Member:
                 if not _is_nacked(load):
                     await self._settle(message, load, call)
         return call
+
+    def _took_too_long(self, began: float) -> bool:
+        """Whether the call was cancelled for ``attempt_timeout``, and by nobody else."""
+        limit_s = self.world.scenario.settings.get("attempt_timeout")
+        task = asyncio.current_task()
+        took_s = self.world.clock.monotonic() - began
+        return (
+            limit_s is not None
+            and took_s >= limit_s - 1e-6
+            and task is not None
+            and task.cancelling() == 1
+        )
 
     def never_called(self, messages: Sequence[Message[Payload]]) -> None:
         """Middleware is about to raise before the handler is called."""

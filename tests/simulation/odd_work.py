@@ -9,10 +9,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reactive_kafka import Message
+from reactive_kafka import Later, Message
 from reactive_kafka.errors import BrokerError, ChannelClosedError
 from reactive_kafka.records import TopicPartition
 from tests.simulation.scenario import TOPIC, Load
+from tests.simulation.time_draw import LONGER
 
 if TYPE_CHECKING:
     from tests.simulation.member import Member
@@ -136,6 +137,15 @@ class OddWork:
 
     async def _base_group(self, load: Load, task: asyncio.Task[Any]) -> None:
         raise BaseExceptionGroup("several", [OwnError(load.id), ValueError(load.id)])
+
+    async def _later_record(self, load: Load, task: asyncio.Task[Any]) -> None:
+        raise Later(load.takes_s * LONGER, "record")
+
+    async def _later_partition(self, load: Load, task: asyncio.Task[Any]) -> None:
+        raise Later(load.takes_s * LONGER, "partition")
+
+    async def _later_channel(self, load: Load, task: asyncio.Task[Any]) -> None:
+        raise Later(load.takes_s * LONGER, "channel")
 
     async def _context(self, load: Load, task: asyncio.Task[Any]) -> None:
         CONTEXT.set(load.id)

@@ -19,6 +19,7 @@ from tests.simulation.offsets_draw import STORE, with_offsets
 from tests.simulation.runtime_draw import with_run_time
 from tests.simulation.scenario import FAULTS, SPARK_FAULTS, Scenario, draw, with_assignment
 from tests.simulation.several_draw import with_several
+from tests.simulation.time_draw import with_times
 from tests.simulation.world import Outcome, play
 
 REPLAY = "again: make simulate SEED={seed}"
@@ -60,6 +61,8 @@ def features() -> frozenset[str]:
         found.add("store")
     if is_known({"keep_out_of_order_acks": True, "ordering": "key"}) and "acks" in Metadata._fields:
         found.add("keep")
+    if is_known({"attempt_timeout": 1.0}):
+        found.add("later")
     if hasattr(Channel, "stop"):
         found.add("run-time")
     if hasattr(Channel, "store_offset_metadata"):
@@ -72,7 +75,8 @@ def features() -> frozenset[str]:
 def scenario_of(seed: int) -> Scenario:
     """All that the seed draws."""
     found = with_around(with_odd(with_offsets(draw(seed, features()), features())))
-    return with_run_time(with_several(with_assignment(found, features())), features())
+    found = with_run_time(with_several(with_assignment(found, features())), features())
+    return with_times(found, features())
 
 
 def run(seed: int) -> tuple[Outcome, list[Violation]]:

@@ -200,6 +200,8 @@ class Scenario:
             "stops": any(fault.kind == "stop-start" for fault in self.faults)
             or "enabled" in self.settings,
             "every": "commit_every" in self.settings,
+            "later": any(load.odd.startswith("later-") for load in self.loads),
+            "timeout": "attempt_timeout" in self.settings,
             "cap": "concurrency_per_partition" in self.settings,
             "retention": any(fault.kind.startswith("retention") for fault in self.faults),
         }

@@ -52,6 +52,10 @@ def filtered(offset: int) -> Event:
     return Event(0.0, "skipped", "A1", TP, offset, "filter")
 
 
+def later(offset: int, scope: str, delay_s: float = 10.0) -> Event:
+    return end(offset, "later")._replace(text=f"{scope} {delay_s}")
+
+
 def paused(tp: Partition = ("", -1), note: str = "lunch") -> Event:
     return Event(0.0, "paused", "A1", tp, note=note)
 
@@ -263,11 +267,36 @@ GOOD: dict[str, Case] = {
         begin(0),
         paused(),
         end(0, "raised"),
+        resumed(),
         begin(0, call=9, attempt=2),
         end(0, call=9),
-        resumed(),
         handled(1, 2),
         commit(3),
+    ),
+    "a record that was put off begins when it asked, and others meanwhile": two(
+        begin(0),
+        later(0, "partition"),
+        OF_OTHER,
+        *at(20.0, begin(0, call=9), end(0, call=9), *handled(1, 2)),
+        commit(3),
+    ),
+    "a record that was put off begins at once when its partition comes back": case(
+        assigned(),
+        begin(0),
+        later(0, "channel"),
+        assigned(generation=2),
+        begin(0, call=9),
+        end(0, call=9),
+        handled(1, 2),
+        commit(3),
+    ),
+    "a call that was asked for is no start": case(
+        assigned(),
+        *at(10.0, begin(0), later(0, "record", 0.0), begin(0, call=9), end(0, call=9)),
+        *at(10.0, *handled(1)),
+        *at(10.5, *handled(2)),
+        commit(3),
+        promise=TWO_A_SECOND,
     ),
     "another partition goes on in a pause": two(
         paused(TP),
@@ -281,7 +310,9 @@ GOOD: dict[str, Case] = {
 
 @pytest.mark.parametrize("name", GOOD)
 def test_a_good_history_breaks_nothing(name: str) -> None:
-    assert not {"I1", "I2", "I15", "I16", "I18", "I23", "I25", "I26", "S8"} & broken(GOOD[name])
+    assert not {"I1", "I2", "I15", "I16", "I18", "I23", "I25", "I26", "I27", "S8"} & broken(
+        GOOD[name]
+    )
 
 
 BAD: dict[str, tuple[str, Case]] = {
@@ -446,6 +477,39 @@ BAD: dict[str, tuple[str, Case]] = {
             handled(1, 2),
             commit(3),
         ),
+    ),
+    "another attempt begins while it is paused": (
+        "I18",
+        case(
+            assigned(),
+            begin(0),
+            paused(),
+            end(0, "raised"),
+            begin(0, call=9, attempt=2),
+            end(0, call=9),
+            resumed(),
+            handled(1, 2),
+            commit(3),
+        ),
+    ),
+    "a record that was put off begins too soon": (
+        "I27",
+        case(
+            assigned(),
+            begin(0),
+            later(0, "record"),
+            *at(9.0, begin(0, call=9), end(0, call=9)),
+            handled(1, 2),
+            commit(3),
+        ),
+    ),
+    "one of a partition that was put off begins too soon": (
+        "I27",
+        case(assigned(), begin(0), later(0, "partition"), *at(9.0, *handled(1, 2)), commit(0)),
+    ),
+    "one of a channel that was put off begins too soon": (
+        "I27",
+        two(begin(0), later(0, "channel"), OF_OTHER, commit(0)),
     ),
     "a handler finds what another one has set": (
         "I23",

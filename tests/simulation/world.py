@@ -591,6 +591,7 @@ def promise(scenario: Scenario) -> Promise:
         broadcast="aside" in scenario.several,
         filters=scenario.filters,
         selects_headers=scenario.filters and scenario.selects == "headers",
+        limits_attempts="attempt_timeout" in settings,
         max_age_s=float(settings["unprocessed_record_max_age"]),
         backoff_s=float(settings.get("retry", {}).get("max_backoff", 0.0)),
         drain_s=float(settings["drain_timeout"]),
