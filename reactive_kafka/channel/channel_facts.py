@@ -152,6 +152,7 @@ def _broker_error(session: ChannelSession) -> str | None:
 def _warnings(settings: IncomingSettings, session: ChannelSession, now: float) -> Iterator[str]:
     if idle := session.clients.idle_consumers:
         yield ConsumersIdle(channel=settings.name, idle=idle, consumers=settings.consumers).text()
+    yield from session.workers.warnings(now)
     for client in session.clients:
         yield from client.connection.stable.warnings(now)
     without_effect = [name for name in SET_BY_THE_BROKER if name in settings.client]

@@ -7,6 +7,7 @@ from contextvars import Context
 from dataclasses import dataclass
 
 from reactive_kafka.delivery.invocation import Invocation
+from reactive_kafka.delivery.long_calls import LongCalls
 from reactive_kafka.delivery.retry import RetriedHandler, Retries
 from reactive_kafka.delivery.returned import ReturnedUnsettled
 from reactive_kafka.delivery.runners.batches import BatchHandler, BatchRunner
@@ -95,6 +96,7 @@ class _PoolParts:
     places: WorkerPlaces
     waits: WorkerWaits
     returned: ReturnedUnsettled
+    long_calls: LongCalls
 
     @classmethod
     def of(cls, setup: WorkerSetup, context: Context, invocation: Invocation) -> _PoolParts:
@@ -112,6 +114,7 @@ class _PoolParts:
             places,
             WorkerWaits(places),
             ReturnedUnsettled(),
+            LongCalls(setup.channel),
         )
 
     @property
@@ -131,6 +134,7 @@ class _PoolParts:
             isolation=self.isolation,
             waits=self.waits,
             hold=self.setup.hold,
+            long_calls=self.long_calls,
         )
 
     def record_runner(self, handler: RecordHandler) -> RecordRunner:
@@ -143,6 +147,7 @@ class _PoolParts:
             progress=self.progress,
             isolation=self.isolation,
             places=self.places,
+            long_calls=self.long_calls,
         )
 
     def pool(self, runner: Runner) -> WorkerPool:
@@ -155,5 +160,6 @@ class _PoolParts:
             places=self.places,
             waits=self.waits,
             returned=self.returned,
+            long_calls=self.long_calls,
             may_keep=self.invocation.ack == "manual",
         )

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.delivery.invocation import Invocation
+from reactive_kafka.delivery.long_calls import LongCalls
 from reactive_kafka.delivery.workers.interface import HandlerTotals
 from reactive_kafka.delivery.workers.isolation import Isolation
 from reactive_kafka.delivery.workers.waits import WorkerWaits
@@ -151,6 +152,7 @@ class Retries:
         isolation: Isolation,
         waits: WorkerWaits,
         hold: Callable[[Iterable[TopicPartition] | None], Callable[[], None]],
+        long_calls: LongCalls,
     ) -> None:
         settings = channel.settings
         self._handler = handler
@@ -168,6 +170,7 @@ class Retries:
         self._isolation = isolation
         self._waits = waits
         self._hold = hold
+        self._long_calls = long_calls
         self._troubles: dict[Worker, Trouble] = {}
 
     async def attempt(
@@ -180,8 +183,12 @@ class Retries:
         """
         # What follows a failure is called outside of the except block. Otherwise Python would make
         # the error of one attempt the context of what the next one raises.
+        began = self._clock.monotonic()
         try:
-            await self._attempts.call(worker, messages)
+            try:
+                await self._attempts.call(worker, messages)
+            finally:
+                self._long_calls.look(self._clock.monotonic() - began)
             await self._isolation.call_returned(worker)
         except BaseException as error:
             failed = error

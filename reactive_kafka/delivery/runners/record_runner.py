@@ -13,6 +13,7 @@ from reactive_kafka.delivery.invocation import Invocation, RecordCall, quick_cal
 from reactive_kafka.delivery.lanes.keyed import KeyedLane, UnknownKey
 from reactive_kafka.delivery.lanes.lane import UNKEYED, Lane
 from reactive_kafka.delivery.lanes.queue import LaneQueue
+from reactive_kafka.delivery.long_calls import LongCalls
 from reactive_kafka.delivery.retry import HandlerAttempts, RetriedHandler, Retries
 from reactive_kafka.delivery.returned import ReturnedUnsettled
 from reactive_kafka.delivery.workers.interface import LaneProgress
@@ -155,6 +156,7 @@ class RecordRunner:
         progress: LaneProgress,
         isolation: Isolation,
         places: WorkerPlaces,
+        long_calls: LongCalls,
     ) -> None:
         self._handler = handler
         self._invocation = handler.invocation
@@ -165,6 +167,7 @@ class RecordRunner:
         self._progress = progress
         self._isolation = isolation
         self._places = places
+        self._long_calls = long_calls
 
     def has_work(self) -> bool:
         """Return whether lanes are in the queue."""
@@ -247,6 +250,8 @@ class RecordRunner:
         # comparison does for most records.
         look_at = min(stretch_end, now + SHORT_S)
         failed: BaseException | None = None
+        # The current record's first call has failed: it was looked at, and waits followed.
+        has_failed = False
 
         while True:
             if by_key is not None:
@@ -314,6 +319,10 @@ class RecordRunner:
                 # make this error the context of what a later attempt raises.
                 if failed is not None:
                     message = _message_of(given, record, tracker, index)
+                    self._long_calls.look(monotonic() - now)
+                    has_failed = True
+                    # Only a call that has not failed may skip the look below.
+                    look_at = -inf
                     await self._failed(worker, message, failed, is_alone=is_alone)
                     failed = None
                     if worker.is_spent:
@@ -327,6 +336,9 @@ class RecordRunner:
                 else:
                     durations.observe(short_calls, began, now)
                     short_calls = 0
+                    if not has_failed:
+                        self._long_calls.look(now - began)
+                    has_failed = False
                     if now >= stretch_end:
                         # If another worker has taken a record meanwhile, or one was put back, then
                         # other tasks have run while the handler waited. So a new stretch may begin.

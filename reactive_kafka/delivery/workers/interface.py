@@ -106,6 +106,10 @@ class ChannelWorkers:
         """Return why records have waited long for the next call of their handler."""
         return ()
 
+    def warnings(self, now: float) -> Iterable[str]:
+        """Return what is wrong with the calls and does not make the channel unready."""
+        return ()
+
     def postponed(self, now: float) -> Iterable[str]:
         """Return which records wait because their handlers have asked for that (``Later``)."""
         return ()

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from reactive_kafka.delivery.current import RecordPlace
 from reactive_kafka.delivery.lanes.keyed import KeyedLane
 from reactive_kafka.delivery.lanes.lane import UNKEYED, Lane
+from reactive_kafka.delivery.long_calls import LongCalls
 from reactive_kafka.delivery.returned import ReturnedUnsettled
 from reactive_kafka.delivery.workers.interface import ChannelWorkers, LaneProgress, WorkerSetup
 from reactive_kafka.delivery.workers.isolation import Isolation
@@ -99,6 +100,7 @@ class WorkerPool(ChannelWorkers):
         places: WorkerPlaces,
         waits: WorkerWaits,
         returned: ReturnedUnsettled,
+        long_calls: LongCalls,
         may_keep: bool,
     ) -> None:
         self.takes_batches = runner.takes_batches
@@ -118,6 +120,7 @@ class WorkerPool(ChannelWorkers):
         self._slots = places.slots
         self._waits = waits
         self._returned = returned
+        self._long_calls = long_calls
         self._may_keep = may_keep
         # One worker was woken, and has not looked for work yet.
         self._is_waking = False
@@ -339,6 +342,10 @@ class WorkerPool(ChannelWorkers):
     def postponed(self, now: float) -> Iterable[str]:
         """Return which records wait because their handlers have asked for that."""
         return self._runner.postponed(now)
+
+    def warnings(self, now: float) -> Iterable[str]:
+        """Return what is wrong with the calls and does not make the channel unready."""
+        return self._long_calls.warnings(now)
 
     # -- waits
 

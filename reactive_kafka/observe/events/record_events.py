@@ -207,6 +207,19 @@ class HandlerAbandoned(ChannelEvent):
         return f"{self.during}: {count_of(self.records)} {waited} {were} will be delivered again"
 
 
+@event(
+    "a handler call took {took_s:.1f} s, and a revocation waits {grace_s:g} s: a rebalance leaves "
+    "such calls behind, and their records are handled again; raise revoke_grace, or make the calls "
+    "shorter",
+    level="warning",
+)
+class HandlerSlow(ChannelEvent):
+    """A call of a handler took longer than ``revoke_grace``. Reported once in ten minutes."""
+
+    took_s: float
+    grace_s: float
+
+
 @event()
 class StopWaits(ChannelEvent):
     """A stop waits for unsettled *records*, for at most *left_s* seconds more. Reported once."""
