@@ -115,6 +115,14 @@ class RawRecord(Protocol):
     def headers(self) -> HeaderPairs: ...
 
 
+def size_of(record: RawRecord) -> int:
+    """Return the bytes of a record's key, value and headers."""
+    size = len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += len(name.encode("utf-8", "surrogateescape")) + len(value or b"")
+    return size
+
+
 class Headers(Sequence[tuple[str, bytes | None]]):
     """The headers of a record, in their order on the wire. A name may occur more than once."""
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from reactive_kafka.broker.client import Consumer, Poll, RebalanceListener
+from reactive_kafka.broker.client import ByteRoom, Consumer, Poll, RebalanceListener
 from reactive_kafka.broker.client_wrapper import ClientWrapper
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import Committed, TopicPartition
@@ -57,12 +57,16 @@ class CommittingConsumer(ClientWrapper[Consumer]):
             self._ticking = Handle(lambda: self._tick(interval_s), self._task_name, self._failed)
 
     async def poll(
-        self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
+        self,
+        budgets: Mapping[TopicPartition, int],
+        timeout_s: float,
+        most: int | None = None,
+        byte_room: ByteRoom | None = None,
     ) -> Poll:
         # Otherwise the end of the periodic commits would stay unnoticed.
         if self._failure is not None:
             raise self._failure
-        return await self._inner.poll(budgets, timeout_s, most)
+        return await self._inner.poll(budgets, timeout_s, most, byte_room)
 
     async def stop(self) -> None:
         ticking = self._ticking

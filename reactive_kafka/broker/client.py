@@ -28,7 +28,7 @@ A *cooperative* client (KIP-429) promises:
 from __future__ import annotations
 
 from asyncio import Event, Future
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -42,6 +42,7 @@ from reactive_kafka.records import (
     RecordFields,
     TopicIds,
     TopicPartition,
+    size_of,
 )
 from reactive_kafka.subscription import Subscription
 
@@ -91,6 +92,45 @@ def members_share(group_id: str) -> str:
         f"group {group_id!r} has members, and only they may commit: "
         "positions are stored from outside only while a group has no members"
     )
+
+
+class ByteRoom:
+    """How many bytes a poll may bring, where a channel bounds the bytes in flight.
+
+    A partition may bring records as long as something is left for it. So the last one may be
+    larger than what is left: a bound that is smaller than a record stops nothing for ever.
+
+    Args:
+        own: Partition -> the bytes that are its alone.
+        shared: The bytes that any of them may use after its own.
+    """
+
+    def __init__(self, own: Mapping[TopicPartition, int], shared: int) -> None:
+        self._own = dict(own)
+        self._shared = shared
+
+    def left(self, partition: TopicPartition) -> int:
+        """Return how many bytes a partition may bring at the moment."""
+        return self._own.get(partition, 0) + self._shared
+
+    def fitting(self, partition: TopicPartition, records: Iterable[RawRecord]) -> int:
+        """Return how many of these records a partition may bring."""
+        left = self.left(partition)
+        count = 0
+        for record in records:
+            if left <= 0:
+                break
+            left -= size_of(record)
+            count += 1
+        return count
+
+    def take(self, partition: TopicPartition, records: Iterable[RawRecord]) -> None:
+        """Note that a partition has brought these records."""
+        size = sum(map(size_of, records))
+        own = min(size, self._own.get(partition, 0))
+        if own:
+            self._own[partition] -= own
+        self._shared = max(0, self._shared - (size - own))
 
 
 class Chunk(NamedTuple):
@@ -230,11 +270,16 @@ class Consumer(ClusterQueries, Protocol):
         """
 
     async def poll(
-        self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
+        self,
+        budgets: Mapping[TopicPartition, int],
+        timeout_s: float,
+        most: int | None = None,
+        byte_room: ByteRoom | None = None,
     ) -> Poll:
         """Take fetched records of the partitions in *budgets* (partition -> most records to take).
 
-        With *most* it takes no more than that many records in total. Partitions take turns: those
+        With *most* it takes no more than that many records in total, and with *byte_room* no more
+        than has room there, which it notes there. Partitions take turns: those
         that records were taken from come last at the next poll.
 
         Waits up to *timeout_s* for the first record. Partitions that are not in *budgets* keep what

@@ -13,7 +13,14 @@ from math import inf
 from typing import Any, NamedTuple, cast
 
 from reactive_kafka.broker.auto_commit import with_auto_commit
-from reactive_kafka.broker.client import Chunk, Connector, Consumer, Poll, RebalanceListener
+from reactive_kafka.broker.client import (
+    ByteRoom,
+    Chunk,
+    Connector,
+    Consumer,
+    Poll,
+    RebalanceListener,
+)
 from reactive_kafka.broker.client_wrapper import ClientWrapper
 from reactive_kafka.errors import NotOwnerError, OffsetOutOfRangeError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
@@ -126,9 +133,16 @@ class RangesConsumer(ClientWrapper[Consumer]):
         return {partition: started.position for partition, started in self._started.items()}
 
     async def poll(
-        self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
+        self,
+        budgets: Mapping[TopicPartition, int],
+        timeout_s: float,
+        most: int | None = None,
+        byte_room: ByteRoom | None = None,
     ) -> Poll:
-        """Return the offsets that are there. Polls the client underneath meanwhile, for nothing."""
+        """Return the offsets that are there. Polls the client underneath meanwhile, for nothing.
+
+        Offsets have no bytes, so all of them have room.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         await self._inner.poll({}, 0)

@@ -248,7 +248,8 @@ class ClientConnection:
             await self._starts.find()
             self._fetcher.room.look_again()
         asked = self._fetcher.plan_poll(consumer) if self._signals.is_taking() else EMPTY_POLL
-        poll = await consumer.poll(asked.budgets, self._wait_s(asked), asked.most)
+        wait_s = self._wait_s(asked)
+        poll = await consumer.poll(asked.budgets, wait_s, asked.most, asked.byte_room)
         self._is_idle = not poll.chunks and not poll.errors
         self._fetcher.intake.take(poll)
         if poll.chunks:

@@ -45,6 +45,9 @@ def client_roles(
     These are its consumers, and one more if failed records are retried with a delay.
     """
     share = replace(settings, max_in_flight=max(1, settings.max_in_flight // settings.consumers))
+    if settings.max_in_flight_bytes is not None:
+        most_bytes = max(1, settings.max_in_flight_bytes // settings.consumers)
+        share = replace(share, max_in_flight_bytes=most_bytes)
     most = max(1, settings.most_uncommitted // settings.consumers)
     found = [
         ClientRole(

@@ -200,6 +200,7 @@ class ChannelConsumer:
 
     def _make_fetching(self, role: ClientRole, reports: AssignmentReports) -> None:
         context = self._context
+        settings = context.settings
         handling = self._handling
         totals = self._totals
         failures = ReadFailures(context, self.starts, reports, handling.arrival.set)
@@ -218,8 +219,10 @@ class ChannelConsumer:
             times=totals.times,
             skips=totals.skips,
             skipped=handling.skipped,
-            header_filter=header_filter_of(context.settings.filter_headers),
+            header_filter=header_filter_of(settings.filter_headers),
             filtered=handling.filtered,
+            measures=settings.max_in_flight_bytes is not None
+            or settings.batch_max_bytes is not None,
         )
         intake = RecordIntake(
             context.clock,

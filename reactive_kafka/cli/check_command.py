@@ -35,6 +35,7 @@ COMMON = ("bootstrap_servers", "topic", "topics", "pattern", "assign", "group_id
 # Settings without effect on a channel whose batches run on Spark.
 FOR_HANDLERS = (
     "batch_max_records",
+    "batch_max_bytes",
     "batch_max_wait",
     "concurrency",
     "value_deserializer",

@@ -241,6 +241,16 @@ def retries(view: View) -> Contradictions:
         yield ("retry.never", "retry.only"), f"retry.never and retry.only both name {min(in_both)}"
 
 
+def _bytes_in_flight(view: View) -> Contradictions:
+    most = view["max_in_flight_bytes"]
+    batch = view["batch_max_bytes"]
+    if most is not None and batch is not None and most < batch:
+        yield (
+            ("max_in_flight_bytes", "batch_max_bytes"),
+            "max_in_flight_bytes is below batch_max_bytes, so no batch could ever fill",
+        )
+
+
 def _max_in_flight(view: View) -> Contradictions:
     most = view["max_in_flight"]
     if view.setting("max_in_flight") is None:
@@ -493,6 +503,7 @@ INCOMING_CHECKS = (
     _what_is_read,
     retries,
     _max_in_flight,
+    _bytes_in_flight,
     _spark_batches,
     _events,
     *CONSUMER_CHECKS,

@@ -297,6 +297,12 @@ class IncomingSettings:
     batch_max_records: int = setting(
         COUNT, 500, "The most records in the batch of a `Batch` handler."
     )
+    batch_max_bytes: int | None = setting(
+        SIZE,
+        None,
+        "The most bytes of keys, values and headers in the batch of a `Batch` handler. A larger "
+        "record is a batch of its own.",
+    )
     batch_max_wait_s: float = setting(TIME, "1s", "How long a batch waits to fill.")
     max_in_flight: int = setting(
         COUNT,
@@ -305,6 +311,12 @@ class IncomingSettings:
         "fetching pauses. The default grows with `concurrency`, batches and partitions.",
     )
     max_in_flight_is_set: bool = False
+    max_in_flight_bytes: int | None = setting(
+        SIZE,
+        None,
+        "The most bytes of keys, values and headers in flight. At that number fetching pauses. "
+        "Each partition may have one record in any case.",
+    )
     max_uncommitted: int | None = setting(
         COUNT,
         None,

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from math import inf
 from typing import NamedTuple
 
+from reactive_kafka.broker.client import ByteRoom
 from reactive_kafka.records import TopicPartition
 
 MAX_WINDOW_RECORDS = 1_000_000
@@ -128,6 +129,8 @@ class PollRequest(NamedTuple):
     left_out: Collection[TopicPartition] = ()
     # When to plan the next poll even if nothing wakes this one; None: this poll may wait longer.
     again_s: float | None = None
+    # How many bytes the records may have. None: any number.
+    byte_room: ByteRoom | None = None
 
 
 EMPTY_POLL = PollRequest({})

@@ -13,6 +13,7 @@ from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.fetching import budget
 from reactive_kafka.fetching.budget import EMPTY_POLL, Pace, PollRequest, Room, Shares, Turn
+from reactive_kafka.fetching.byte_budget import byte_room
 from reactive_kafka.fetching.delayed_records import awaits_plans
 from reactive_kafka.fetching.fetch_pauses import FetchPauses
 from reactive_kafka.fetching.intake import RecordIntake
@@ -90,6 +91,8 @@ class Fetcher:
         self.stops.uncommitted.look(brought, now)
         stopped = self.stops.now(now)
         request = self._divide(stopped, now)
+        if self._settings.max_in_flight_bytes is not None:
+            request = self._within_bytes(request, self._settings.max_in_flight_bytes)
         left_out = [
             partition for name in request.left_out if (partition := self._read(name)) is not None
         ]
@@ -116,6 +119,19 @@ class Fetcher:
         room = budget.window(room, partitions, is_set=settings.max_in_flight_is_set)
         # Together their pieces fill a batch.
         return self._in_turns(room, partitions, stopped, now, batch // partitions)
+
+    def _within_bytes(self, request: PollRequest, most: int) -> PollRequest:
+        """Leave out the partitions that have no room for more bytes."""
+        held = {
+            tracker.partition: tracker.unsettled_bytes() for tracker in self._table.all_trackers()
+        }
+        room = byte_room(held, most)
+        full = [name for name in request.budgets if room.left(name) <= 0]
+        budgets = {
+            name: records for name, records in request.budgets.items() if room.left(name) > 0
+        }
+        left_out = [*request.left_out, *full]
+        return request._replace(budgets=budgets, left_out=left_out, byte_room=room)
 
     def _wake_when_there_is_room(
         self, left_out: list[Partition], stopped: set[TopicPartition]

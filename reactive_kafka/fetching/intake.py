@@ -43,6 +43,8 @@ class IntakeListeners:
     header_filter: HeaderFilter | None
     # Called with a partition and how many of its records were not selected.
     filtered: Callable[[TopicPartition, int], None]
+    # The channel has a bound in bytes, so the sizes of records are kept.
+    measures: bool
 
 
 class RecordIntake:
@@ -141,6 +143,8 @@ class RecordIntake:
             return
         first = tracker.deliver(offsets, chunk.next_offset)
         if not isinstance(records, range):
+            if self._listeners.measures:
+                tracker.measure(records, first)
             # Where executors read the records, only their offsets are here.
             if tracker.ages is None:
                 tracker.ages = Ages(self._listeners.times, self._clock)

@@ -22,6 +22,7 @@ def unused_settings(
     if not any(handler.takes_batches for handler in handlers):
         batch_settings = {
             "batch_max_records": settings.batch_max_records,
+            "batch_max_bytes": settings.batch_max_bytes,
             "batch_max_wait": settings.batch_max_wait_s,
         }
         for key, value in batch_settings.items():

@@ -13,6 +13,7 @@ from reactive_kafka.tracking.metadata.codec import has_room
 from reactive_kafka.tracking.metadata.user import UserMetadata
 from reactive_kafka.tracking.plans import PlanBook, PlannedRange, Plans
 from reactive_kafka.tracking.record_offsets import BEYOND_ALL, RecordOffsets
+from reactive_kafka.tracking.record_sizes import RecordSizes
 
 OPEN = 0
 SETTLED = 1
@@ -100,6 +101,7 @@ class OffsetTracker:
         "run_first",
         "run_since",
         "settled_before",
+        "sizes",
         "start",
         "started",
         "texts",
@@ -132,6 +134,8 @@ class OffsetTracker:
         # Of the settled records those whose handling failed.
         self.failed = 0
         self.ages: WindowListener | None = None
+        # The bytes of the records. None: the channel has no bound in bytes.
+        self.sizes: RecordSizes | None = None
         # True while records start in the order of their arrival.
         self.in_order = True
 
@@ -208,6 +212,13 @@ class OffsetTracker:
         self.position = max(self.position, next_offset)
         return first
 
+    def measure(self, records: Iterable[RawRecord], first: int) -> None:
+        """Keep the sizes of records that were delivered, the first with arrival number *first*."""
+        if self.sizes is None:
+            self.sizes = RecordSizes(first)
+        self.sizes.forget_before(self.base)
+        self.sizes.came(records)
+
     def compact(self) -> None:
         """Drop the settled records before the first unsettled one from the window."""
         self.catch_up()
@@ -243,6 +254,7 @@ class OffsetTracker:
         self.clock_stops = bytearray()
         self._stopped_since = {}
         self.offsets = RecordOffsets()
+        self.sizes = None
         self._book = None
 
     @property
@@ -591,6 +603,24 @@ class OffsetTracker:
         new = acked - self.counted
         self.counted = acked
         return new
+
+    def unsettled_bytes(self) -> int:
+        """The bytes of the records without a verdict, or whose nack is being carried out.
+
+        0 where the sizes of records are not kept.
+        """
+        self.compact()
+        if self.sizes is None:
+            return 0
+        sizes = self.sizes
+        sizes.forget_before(self.base)
+        if not self.unsettled:
+            return 0
+        # A long window is not scanned each time: see `unsettled`.
+        since = max(self._unsettled_before, self.base)
+        remembered = sum(sizes.of(index, 1)[0] for index in self._unsettled_indexes)
+        flags = self.flags[since - self.base :]
+        return remembered + sizes.selected(since, flags.translate(NOT_SETTLED))
 
     @property
     def unsettled(self) -> int:

@@ -29,9 +29,13 @@ class Repeats(WrappedConsumer):
         self._before: dict[TopicPartition, list[Any]] = {}
 
     async def poll(
-        self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
+        self,
+        budgets: Mapping[TopicPartition, int],
+        timeout_s: float,
+        most: int | None = None,
+        byte_room: Any = None,
     ) -> Any:
-        poll = await self._inner.poll(budgets, timeout_s, most)
+        poll = await self._inner.poll(budgets, timeout_s, most, byte_room)
         chunks = list[Any]()
         for chunk in poll.chunks:
             before = self._before.setdefault(chunk.partition, [])

@@ -64,6 +64,7 @@ KINDS = (
     "cooperative",
     "middleware",
     "filter",
+    "bytes",
     "several",
     "broadcast",
     "stops",

@@ -11,6 +11,7 @@ from reactive_kafka import App, Channel
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.tracking.metadata.codec import Metadata
 from tests.simulation.around import with_around
+from tests.simulation.bytes_draw import with_byte_bounds
 from tests.simulation.checker import Violation, between, check
 from tests.simulation.loop import run_seeded
 from tests.simulation.member import is_known
@@ -75,6 +76,7 @@ def features() -> frozenset[str]:
 def scenario_of(seed: int) -> Scenario:
     """All that the seed draws."""
     found = with_around(with_odd(with_offsets(draw(seed, features()), features())))
+    found = with_byte_bounds(found)
     found = with_run_time(with_several(with_assignment(found, features())), features())
     return with_times(found, features())
 

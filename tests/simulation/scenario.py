@@ -188,6 +188,7 @@ class Scenario:
             "cooperative": self.cooperative,
             "middleware": self.middleware,
             "filter": self.filters,
+            "bytes": "max_in_flight_bytes" in self.settings,
             "several": self.several == "shared",
             "broadcast": "aside" in self.several,
             "odd": bool(self.hooks) or any(load.odd for load in self.loads),

@@ -187,13 +187,17 @@ class SeamConsumer(_Counted):
         await self._inner.start(_Listener(self._seam, listener, self.number))
 
     async def poll(
-        self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
+        self,
+        budgets: Mapping[TopicPartition, int],
+        timeout_s: float,
+        most: int | None = None,
+        byte_room: Any = None,
     ) -> Poll:
         self._seam.called()
         if self._seam.is_cut:
             await asyncio.sleep(timeout_s)
             return Poll()
-        polled: Poll = await self._inner.poll(budgets, timeout_s, most)
+        polled: Poll = await self._inner.poll(budgets, timeout_s, most, byte_room)
         if self._seam.is_cut:
             return Poll()
         for chunk in polled.chunks:

@@ -43,7 +43,7 @@ from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests, h
 from reactive_kafka.broker.aiokafka.member_partitions import MemberPartitions
 from reactive_kafka.broker.aiokafka.moved_brokers import MovedBrokers
 from reactive_kafka.broker.aiokafka.owned_partitions import OwnedPartitions
-from reactive_kafka.broker.client import Poll, RebalanceListener, Sight, TransactionId
+from reactive_kafka.broker.client import ByteRoom, Poll, RebalanceListener, Sight, TransactionId
 from reactive_kafka.broker.consumer.membership.classic_group.assignors.named_assignors import (
     DEFAULT_ASSIGNORS,
     assignors_named,
@@ -281,7 +281,11 @@ class AiokafkaConsumer(KafkaQueries):
         await close(client)
 
     async def poll(
-        self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
+        self,
+        budgets: Mapping[TopicPartition, int],
+        timeout_s: float,
+        most: int | None = None,
+        byte_room: ByteRoom | None = None,
     ) -> Poll:
         fetch_task = self.client._fetcher._fetch_task
         if fetch_task.done():
@@ -292,7 +296,7 @@ class AiokafkaConsumer(KafkaQueries):
         if self.owned.group is not None:
             self.owned.group.note_poll()
             self.owned.group.raise_errors()
-        return await self._poller.poll(budgets, timeout_s, most)
+        return await self._poller.poll(budgets, timeout_s, most, byte_room)
 
     def wake(self) -> None:
         self._poller.wake()

@@ -11,6 +11,7 @@ from typing import Literal
 from reactive_kafka.broker.client import (
     NO_GROUP,
     STATIC_GENERATION,
+    ByteRoom,
     Chunk,
     Poll,
     RebalanceListener,
@@ -80,7 +81,11 @@ class MemoryConsumer(MemoryQueries):
             self._has_joined = True
 
     async def poll(
-        self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
+        self,
+        budgets: Mapping[TopicPartition, int],
+        timeout_s: float,
+        most: int | None = None,
+        byte_room: ByteRoom | None = None,
     ) -> Poll:
         deadline = asyncio.get_running_loop().time() + timeout_s
         # A loop of polls that always find records must let other tasks run.
@@ -90,7 +95,7 @@ class MemoryConsumer(MemoryQueries):
             self._check_open()
             if (error := self._member.listener_error) is not None:
                 raise error
-            poll = self._take(self._member.assignment, budgets, most)
+            poll = self._take(self._member.assignment, budgets, most, byte_room)
             if poll.chunks or poll.errors or self._is_woken:
                 self._is_woken = False
                 return poll
@@ -98,7 +103,11 @@ class MemoryConsumer(MemoryQueries):
                 return poll
 
     def _take(
-        self, owned: MemberAssignment, budgets: Mapping[TopicPartition, int], most: int | None
+        self,
+        owned: MemberAssignment,
+        budgets: Mapping[TopicPartition, int],
+        most: int | None,
+        byte_room: ByteRoom | None,
     ) -> Poll:
         poll = Poll()
         if self._state.faults.is_down or not owned.since:
@@ -111,7 +120,7 @@ class MemoryConsumer(MemoryQueries):
             log = self._state.log(partition)
             budget = min(budgets.get(partition, 0), room)
             if log is not None and budget > 0:
-                room -= self._read(log, partition, owned, budget, poll)
+                room -= self._read(log, partition, owned, budget, poll, byte_room)
                 if not room and most is not None:
                     # The next poll begins behind the last partition that this one took from.
                     self._next_turn += turns_passed
@@ -126,6 +135,7 @@ class MemoryConsumer(MemoryQueries):
         owned: MemberAssignment,
         most: int,
         poll: Poll,
+        byte_room: ByteRoom | None,
     ) -> int:
         position = owned.positions[partition]
         if not log.start <= position <= log.end:
@@ -137,6 +147,11 @@ class MemoryConsumer(MemoryQueries):
             )
             return 0
         records, next_offset = log.read(position, most, self._reads_committed)
+        if byte_room is not None:
+            fitting = byte_room.fitting(partition, records)
+            if fitting < len(records):
+                records, next_offset = log.read(position, fitting, self._reads_committed)
+            byte_room.take(partition, records)
         if next_offset > position:
             owned.positions[partition] = next_offset
             poll.chunks.append(

@@ -120,6 +120,12 @@ def _of_spark(view: View) -> Contradictions:
         yield ("spark.batch_max_bytes", "spark.mode"), why
 
 
+def _of_ranges(view: View) -> Contradictions:
+    if view["spark.mode"] == "ranges" and view.own("max_in_flight_bytes"):
+        why = 'has no effect: with spark.mode = "ranges" executors read the records'
+        yield ("max_in_flight_bytes", "spark.mode"), why
+
+
 def _of_http(view: View) -> Contradictions:
     # app.asgi, mounted in another application, still uses the token and the hosts.
     if not view["enabled"]:
@@ -208,6 +214,7 @@ UNUSED_BY_INCOMING = (
     _of_rates,
     _of_attempts,
     _of_spark,
+    _of_ranges,
     revocations,
     _of_groups,
     *UNUSED_BY_CLIENTS,

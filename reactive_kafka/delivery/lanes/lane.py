@@ -184,6 +184,33 @@ class Lane:
             records -= len(part)
         return taken
 
+    def fitting(self, most_records: int, most_bytes: int) -> tuple[int, int]:
+        """Return how many of the next records have no more bytes than that, and their bytes."""
+        sizes = self.tracker.sizes
+        if sizes is None:
+            return min(most_records, self.waiting), 0
+        count = 0
+        size = 0
+        for first, records in self.pieces():
+            for record_size in sizes.of(first, min(len(records), most_records - count)):
+                if size + record_size > most_bytes:
+                    return count, size
+                count += 1
+                size += record_size
+        return count, size
+
+    def has_bytes(self, wanted: int) -> int:
+        """Return the bytes of the waiting records; about *wanted* or more is enough."""
+        sizes = self.tracker.sizes
+        size = 0
+        if sizes is None:
+            return size
+        for first, records in self.pieces():
+            size += sum(sizes.of(first, len(records)))
+            if size >= wanted:
+                break
+        return size
+
     @property
     def revoked(self) -> bool:
         """Whether the partition is suspended or gone."""

@@ -219,10 +219,12 @@ class LaneQueue:
         if self._limit is not None:
             self._limit.close()
 
-    def batch_due(self, max_records: int, max_wait_s: float) -> float | None:
+    def batch_due(
+        self, max_records: int, max_wait_s: float, max_bytes: int | None = None
+    ) -> float | None:
         """Return when a batch may be taken, by the clock that arrivals were noted in.
 
-        A batch is due at once if enough records wait, or if no more will come.
+        A batch is due at once if enough records or bytes wait, or if no more will come.
 
         Returns:
             None while no record waits that may be taken.
@@ -233,26 +235,47 @@ class LaneQueue:
         arrived = min(lane.arrived for lane in ready)
         waits_in_vain = self.is_at_end or self.out_of_room
         is_full = waits_in_vain or sum(lane.waiting for lane in ready) >= max_records
+        if not is_full and max_bytes is not None:
+            is_full = sum(lane.has_bytes(max_bytes) for lane in ready) >= max_bytes
         due = arrived if is_full else arrived + max_wait_s
         return max(due, self.batch_at)
 
-    def take_batch(self, max_records: int) -> list[LaneSlice]:
+    def take_batch(self, max_records: int, max_bytes: int | None = None) -> list[LaneSlice]:
         """Take up to *max_records* records of the lanes in the queue, one lane after the other.
 
         Each lane is to be released when the batch is done.
+
+        Args:
+            max_bytes: The most bytes of the batch. A larger record is a batch of its own.
         """
         batch: list[LaneSlice] = []
         room = max_records
+        taken_bytes = 0
+        is_full = False
         self.out_of_room.clear()
         while room and self._ready:
             lane = self._ready.popleft()
             lane.queued = False
             if not lane.advance():
                 continue
+            wanted = room
+            if max_bytes is not None:
+                wanted, size = lane.fitting(room, max_bytes - taken_bytes)
+                taken_bytes += size
+                is_full = wanted < min(room, lane.waiting)
+                if is_full and not (wanted or batch):
+                    # This record alone has more bytes than a batch should have.
+                    wanted = 1
+                if not wanted:
+                    self._ready.appendleft(lane)
+                    lane.queued = True
+                    break
             lane.enter()
-            taken = lane.take(room)
+            taken = lane.take(wanted)
             batch += taken
             room -= sum(len(part.records) for part in taken)
+            if is_full:
+                break
         if self.shared:
             for lane in lanes_in(batch):
                 self.offer(lane)

@@ -137,6 +137,7 @@ class BatchRunner:
         self._retries = retries
         self._skipping = skipping
         self._most_records = settings.batch_max_records
+        self._most_bytes = settings.batch_max_bytes
         self._most_wait_s = settings.batch_max_wait_s
         self._lanes = lanes
         self._clock = channel.clock
@@ -152,12 +153,12 @@ class BatchRunner:
         wait_s = self.rest_s()
         if wait_s is None or wait_s > 0:
             return ()
-        worker.slices = self._lanes.take_batch(self._most_records)
+        worker.slices = self._lanes.take_batch(self._most_records, self._most_bytes)
         return lanes_in(worker.slices)
 
     def rest_s(self) -> float | None:
         """Return how long it takes until a batch is due; None while no record waits."""
-        due = self._lanes.batch_due(self._most_records, self._most_wait_s)
+        due = self._lanes.batch_due(self._most_records, self._most_wait_s, self._most_bytes)
         return None if due is None else max(0.0, due - self._clock.monotonic())
 
     def payload_of(self, record: RawRecord) -> Any:

@@ -242,7 +242,7 @@ def _settings_without_effect(
             f"{place}: it counts handlers, and {who} runs batches: say max_concurrent_jobs in"
             f" {spark}"
         )
-    for key in ("batch_max_records", "batch_max_wait"):
+    for key in ("batch_max_records", "batch_max_bytes", "batch_max_wait"):
         if key in incoming.places and _is_of_channel(incoming, key):
             place = incoming.place(key, None)
             yield f"{place}: it is for Batch handlers, and {who} is none: say {key} in {spark}"

@@ -30,13 +30,14 @@ from reactive_kafka.broker.aiokafka.fetched.log_bytes import (
 )
 from reactive_kafka.broker.aiokafka.fetched.unpacking import Unpacker, unpacked
 from reactive_kafka.errors import (
+    BrokerError,
     CorruptRecordError,
     TransientBrokerError,
     describe,
     how_to_install,
     without_frames,
 )
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import RawRecord, TopicPartition, size_of
 
 
 class BatchReader:
@@ -127,6 +128,26 @@ class BatchReader:
                     self._partition, self.next_offset, _reason(error), until
                 ) from error
             self._broken = error
+        return taken
+
+    def take_bytes(self, count: int, most_bytes: int) -> list[RawRecord]:
+        """Return up to *count* records: the last one is that which reaches *most_bytes*.
+
+        Raises as :meth:`take`.
+        """
+        taken: list[RawRecord] = []
+        while len(taken) < count and most_bytes > 0:
+            try:
+                more = self.take(1)
+            except BrokerError:
+                # If records come before the one that cannot be read, the next call raises.
+                if not taken:
+                    raise
+                break
+            if not more:
+                break
+            taken += more
+            most_bytes -= size_of(more[0])
         return taken
 
     def finish_unpack(self, done: Future[memoryview]) -> None:

@@ -18,7 +18,7 @@ from reactive_kafka.broker.aiokafka.fetched.fetch_responses import FetchResponse
 from reactive_kafka.broker.aiokafka.fetched.prefetch import fetch_others_now, runs_low
 from reactive_kafka.broker.aiokafka.fetched.unpacking import Unpacker
 from reactive_kafka.broker.aiokafka.owned_partitions import OwnedPartitions
-from reactive_kafka.broker.client import Chunk, Poll
+from reactive_kafka.broker.client import ByteRoom, Chunk, Poll
 from reactive_kafka.errors import (
     BrokerError,
     CorruptRecordError,
@@ -55,14 +55,18 @@ class RecordPoller:
         self._is_woken = False
 
     async def poll(
-        self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None
+        self,
+        budgets: Mapping[TopicPartition, int],
+        timeout_s: float,
+        most: int | None,
+        byte_room: ByteRoom | None = None,
     ) -> Poll:
         """Return records that are there, or wait up to *timeout_s* for the first ones."""
-        poll = await self._take(budgets, most)
+        poll = await self._take(budgets, most, byte_room)
         if not poll.chunks and not poll.errors and not self._is_woken and timeout_s > 0:
             await self._wait(timeout_s)
             if not self._owned.is_closed:
-                poll = await self._take(budgets, most)
+                poll = await self._take(budgets, most, byte_room)
         self._is_woken = False
         return poll
 
@@ -92,7 +96,9 @@ class RecordPoller:
             timer.cancel()
             self._waiter = None
 
-    async def _take(self, budgets: Mapping[TopicPartition, int], most: int | None) -> Poll:
+    async def _take(
+        self, budgets: Mapping[TopicPartition, int], most: int | None, byte_room: ByteRoom | None
+    ) -> Poll:
         poll = Poll()
         client = self._owned.client
         responses = self.responses
@@ -111,17 +117,27 @@ class RecordPoller:
             if budget <= 0 or partition not in started or partition in leaving:
                 continue
             our_partition = TopicPartition(partition.topic, partition.partition)
+            most_bytes = None
+            if byte_room is not None:
+                most_bytes = byte_room.left(our_partition)
+                if most_bytes <= 0:
+                    continue
             try:
                 if self.is_fast and isinstance(fetched[partition], FetchResult):
-                    chunk = self._take_records(our_partition, fetched[partition], budget)
+                    result = fetched[partition]
+                    chunk = self._take_records(our_partition, result, budget, most_bytes)
                 else:
-                    chunk = await self._take_slowly(our_partition, budget)
+                    # The client's own method knows no bound in bytes.
+                    slow_budget = budget if most_bytes is None else 1
+                    chunk = await self._take_slowly(our_partition, slow_budget)
             except BrokerError as error:
                 poll.errors[our_partition] = without_frames(error)
                 continue
             if chunk is not None:
                 poll.chunks.append(chunk)
                 left -= len(chunk.records)
+                if byte_room is not None:
+                    byte_room.take(our_partition, chunk.records)
             if partition in fetched:
                 # Partitions take turns: this one comes last at the next poll.
                 fetched.move_to_end(partition)
@@ -135,8 +151,10 @@ class RecordPoller:
             responses.has_more = not nodes
         return poll
 
-    def _take_records(self, partition: TopicPartition, result: Any, budget: int) -> Chunk | None:
-        """Take up to *budget* records of one partition that was fetched.
+    def _take_records(
+        self, partition: TopicPartition, result: Any, budget: int, most_bytes: int | None
+    ) -> Chunk | None:
+        """Take up to *budget* records of one partition that was fetched, and about *most_bytes*.
 
         The client's own getmany takes several partitions, and an error in one of them loses what it
         took of the others (H1 in docs/internals.md). Here a partition is taken alone.
@@ -162,7 +180,10 @@ class RecordPoller:
             )
         before = reader.next_offset
         try:
-            records = reader.take(budget)
+            if most_bytes is None:
+                records = reader.take(budget)
+            else:
+                records = reader.take_bytes(budget, most_bytes)
         finally:
             # Also if the next batch is broken: the next poll has to find it at its offset.
             state = result._assignment.state_value(partition)
