@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,6 +95,8 @@ class ChannelBlueprint:
     positions: PositionKeeping = field(default_factory=PositionsInGroup)
     # Makes the clients that read the channel's own topics. None: the connector of the run does.
     connector: Connector | None = None
+    # Channel that comes before this one -> whether it has records waiting.
+    after: Mapping[str, Callable[[], bool]] = field(default_factory=dict)
     # The limit that its handlers share with those of other channels.
     limit: SharedLimit | None = None
     # The names of the functions that take its records.

@@ -110,6 +110,10 @@ def _topics(settings: IncomingSettings) -> tuple[str, ...]:
 
 def _limited_by(settings: IncomingSettings, session: ChannelSession) -> str | None:
     """Return the setting that records wait for while nothing else keeps them; None: none does."""
+    if session.after is not None and session.lanes.ready:
+        names = session.after.waits_for
+        if names:
+            return f"channel {' and '.join(names)} (after)"
     if session.lanes.waits_for_limit:
         return f"rate_limit = {settings.rate_limit}"
     if session.slots is not None and session.slots.waits and session.lanes.ready:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 
+from reactive_kafka.channel.after import AfterChannels
 from reactive_kafka.channel.blueprint import ByIteration, ByWorkers, ChannelBlueprint
 from reactive_kafka.channel.client_roles import client_roles
 from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
@@ -18,7 +19,7 @@ from reactive_kafka.channel.totals import ChannelTotals
 from reactive_kafka.delivery.lanes.lane import KeyOf
 from reactive_kafka.delivery.lanes.limited import LimitedLane, ValueLimit
 from reactive_kafka.delivery.lanes.limits import StartLimit
-from reactive_kafka.delivery.lanes.queue import LaneQueue
+from reactive_kafka.delivery.lanes.queue import LaneQueue, StartGate
 from reactive_kafka.delivery.poison_guard import PoisonGuard
 from reactive_kafka.delivery.workers.interface import (
     ChannelWorkers,
@@ -87,6 +88,9 @@ class ChannelSession:
         self.spawn: Spawn = services.tasks.of(signals.task_failed)
         # Set when an application that iterates has to look again.
         self.arrival = asyncio.Event()
+        self._after_channels = blueprint.after
+        # None: no channel comes before this one.
+        self.after: AfterChannels | None = None
         self.slots = None if blueprint.limit is None else ChannelSlots(blueprint.limit)
         self.lanes = self._new_lanes(consumption)
         self.hook = blueprint.positions.make_hook(
@@ -173,7 +177,7 @@ class ChannelSession:
         if isinstance(consumption, ByWorkers):
             key_of = consumption.key_of
             keeps_plans = consumption.keeps_plans
-        limit = None
+        limit: StartGate | None = None
         value_limit = None
         if self._totals.limit is not None:
             limit = StartLimit(self._totals.limit, self._clock, self._may_start)
@@ -185,6 +189,9 @@ class ChannelSession:
                 self._may_start,
             )
             key_of = key_of or _KEYS_WITHOUT_KEY[settings.ordering]
+        if self._after_channels:
+            self.after = AfterChannels(self._after_channels, limit, self._may_start)
+            limit = self.after
         return LaneQueue(
             shared=settings.ordering == "unordered",
             key_of=key_of,

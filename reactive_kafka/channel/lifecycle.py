@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
+from reactive_kafka.channel.after import has_waiting
 from reactive_kafka.channel.blueprint import ByIteration, ChannelBlueprint
 from reactive_kafka.channel.channel_facts import channel_facts, partition_facts
 from reactive_kafka.channel.channel_session import ChannelSession
@@ -274,6 +275,13 @@ class ChannelLifecycle:
     @property
     def is_ready(self) -> bool:
         return self.status.state == "running" and self.session.clients.is_positioned
+
+    def has_waiting(self) -> bool:
+        """Return whether records wait here that channels with ``after`` wait for.
+
+        A channel that has stopped or failed, or has not been started, has none.
+        """
+        return self.status.is_taking and has_waiting(self.session.clients)
 
     @property
     def is_paused(self) -> bool:

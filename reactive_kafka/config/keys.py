@@ -128,6 +128,7 @@ _ONLY_IN_CHANNELS = (
     "topics",
     "pattern",
     "assign",
+    "after",
     "enabled",
     "delayed_retry.topics",
     "schema.file",

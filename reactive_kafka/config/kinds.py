@@ -418,6 +418,13 @@ HEADER_VALUES: Kind[tuple[str, ...]] = Kind(
     (str, list),
     json=schemas.HEADER_VALUES,
 )
+CHANNEL_NAMES = Kind(
+    "a list of different names of incoming channels",
+    _read_names,
+    list,
+    (str, list),
+    json=schemas.NAMES,
+)
 _URLS = '"http://host:8081" or "https://...", several with commas or as a list, or "memory://"'
 REGISTRIES = Kind(_URLS, _read_registries, list, (str, list), json=schemas.REGISTRIES)
 OBJECT: Kind[str] = Kind(

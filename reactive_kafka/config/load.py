@@ -5,7 +5,7 @@ All problems are reported at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from reactive_kafka.config.settings import (
     OutgoingSettings,
     Settings,
     SparkSettings,
+    circles_of,
     shared_by_replays,
     subscription_of,
 )
@@ -214,8 +215,16 @@ class SettingsBuilder:
     Notes contradictions and missing values as problems, and settings without effect as unused.
     """
 
-    def __init__(self, given: Collected, problems: Problems, unused: Problems) -> None:
+    def __init__(
+        self,
+        given: Collected,
+        problems: Problems,
+        unused: Problems,
+        other_channels: Iterable[str] = (),
+    ) -> None:
         self._given = given
+        # Incoming channels that exist besides those that were given.
+        self._other_channels = other_channels
         self._problems = problems
         self._unused = unused
         self._kafka = given.plain["kafka"].settings
@@ -251,7 +260,18 @@ class SettingsBuilder:
         )
         self._refuse_shared_groups(made)
         self._find_unused_limits(made)
+        self._refuse_circles(made)
         return made
+
+    def _refuse_circles(self, settings: Settings) -> None:
+        for circle in circles_of(settings.incoming):
+            setting = self._given.named["incoming"][circle[0]].settings["after"]
+            if len(circle) == 1:
+                why = "a channel cannot wait for itself"
+            else:
+                chain = " after ".join(map(repr, (*circle, circle[0])))
+                why = f"these channels would wait for each other: {chain}"
+            self._problems.add(setting.origin, setting.where, why)
 
     def _find_unused_limits(self, settings: Settings) -> None:
         used = {channel.limit for channel in settings.incoming.values()}
@@ -321,6 +341,7 @@ class SettingsBuilder:
             if reason is not None:
                 why = f"group_id is missing; {reason}"
                 self._problems.add(table.origin, f"[{table.title}]", why)
+        fields["after"] = self._after(name, view)
         self._refuse_unknown_limit(view)
         fields["rate_limit"] = self._rate_limit(view)
         checkpoint = view.fields("checkpoint")
@@ -338,6 +359,18 @@ class SettingsBuilder:
             client=client,
             places=view.places(),
         )
+
+    def _after(self, channel: str, view: View) -> tuple[str, ...]:
+        """Return the channels that come before one; unknown ones are a problem."""
+        setting = view.setting("after")
+        if setting is None or setting.value is BROKEN:
+            return ()
+        known = {*self._given.named["incoming"], *self._other_channels} - {channel}
+        for name in setting.value:
+            if name not in known and name != channel:
+                why = f"there is no [incoming.{name}]{unknown_channel(name, known)}"
+                self._problems.add(setting.origin, setting.where, why)
+        return tuple(setting.value)
 
     def _rate_limit(self, view: View) -> RateLimit | None:
         """Return the channel's ``rate_limit``: a rate, or a table with one for each value.

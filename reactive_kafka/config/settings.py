@@ -26,6 +26,7 @@ from reactive_kafka.config.incoming_kinds import (
 )
 from reactive_kafka.config.kinds import (
     BOOLEAN,
+    CHANNEL_NAMES,
     COUNT,
     HEADER_NAMES,
     HOSTS,
@@ -280,6 +281,13 @@ class IncomingSettings:
         None,
         "The name of a `[limits.NAME]` table: its `concurrency` is shared with other channels.",
     )
+    after: tuple[str, ...] = field(
+        default=(),
+        metadata=described(
+            CHANNEL_NAMES,
+            "Start records only while these channels have none waiting in this process.",
+        ),
+    )
     rate_limit: RateLimit | None = setting(
         RATE,
         None,
@@ -425,6 +433,33 @@ def shared_by_replays(
         shared_topic = next(filter(other.subscription.reads, topics), None)
         if shared_topic is not None:
             yield replay, other, shared_topic
+
+
+def circles_of(channels: Mapping[str, IncomingSettings]) -> Iterator[tuple[str, ...]]:
+    """Find channels that wait for each other by ``after``, or for themselves.
+
+    Yields the names of each circle once, from its first channel on.
+    """
+    seen: set[str] = set()
+    for first in channels:
+        path = [first]
+        while path:
+            # Depth first; a channel is on the path only once.
+            following = next(
+                (
+                    name
+                    for name in channels[path[-1]].after
+                    if name in channels and name not in seen
+                ),
+                None,
+            )
+            if following is None:
+                seen.add(path.pop())
+            elif following in path:
+                yield tuple(path[path.index(following) :])
+                seen.add(following)
+            else:
+                path.append(following)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ def read_added_channel(
     for channel in given.named["incoming"].values():
         incoming = {
             **before,
-            name: SettingsBuilder(given, problems, unused).incoming(name, channel),
+            name: SettingsBuilder(given, problems, unused, before).incoming(name, channel),
         }
         known_groups = set(shared_groups(before.values()))
         new_groups = [text for text in shared_groups(incoming.values()) if text not in known_groups]

@@ -221,6 +221,7 @@ class RunChannels:
                 hooks=self._jobs.with_hooks(settings, self._plan.hooks.of(settings.name)),
                 positions=self._positions(plan),
                 connector=connector,
+                after={name: partial(self._has_waiting, name) for name in settings.after},
                 limit=None if settings.limit is None else self._limits[settings.limit],
                 handlers=plan.handler_names,
                 commit_durations=commit_durations,
@@ -228,6 +229,10 @@ class RunChannels:
                 receives=self.tracing.receives(settings),
             )
         )
+
+    def _has_waiting(self, name: str) -> bool:
+        # Looked up at each call: a channel may come after one that is built later.
+        return self.incoming[name].has_waiting()
 
     def _consumption(self, plan: IncomingPlan, *, awaits_commits: bool) -> ByWorkers | ByIteration:
         if plan.spark is not None:

@@ -1,4 +1,4 @@
-"""Limits that channels share, and rates by value, on a real Kafka."""
+"""Limits that channels share, rates by value, and channels that come first, on a real Kafka."""
 
 from __future__ import annotations
 
@@ -93,3 +93,32 @@ async def test_a_rate_by_header_holds_back_no_other_value(kafka: str) -> None:
     at = {value: [when for what, when in started if what == value] for value, _ in started}
     assert at[b"big"][-1] - at[b"big"][0] >= 0.99
     assert max(at[b"small"][-1], at[b"none"][-1]) < at[b"big"][4]
+
+
+async def test_the_records_of_one_channel_come_first(kafka: str) -> None:
+    upload, recalc = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("upload", "recalc"))
+    await produce(kafka, 10, recalc, upload)
+    app = App(
+        {
+            "kafka": {"bootstrap_servers": kafka, "auto_offset_reset": "earliest"},
+            "http": {"enabled": False},
+            "incoming": {
+                recalc: {"group_id": recalc, "after": [upload]},
+                upload: {"group_id": upload},
+            },
+        }
+    )
+    began: list[str] = []
+
+    async def call(message: Message[bytes]) -> None:
+        began.append(message.topic)
+        await asyncio.sleep(0.02)
+
+    app.incoming(upload)(call)
+    app.incoming(recalc)(call)
+    async with app:
+        await until(lambda: len(began) == 20, "all records are handled", 30)
+        # The topic upload is empty now, and its lag is known to be none.
+        await produce(kafka, 3, recalc)
+        await until(lambda: len(began) == 23, "the others are handled", 30)
+    assert began == [upload] * 10 + [recalc] * 13

@@ -111,6 +111,7 @@ KEYED = "delivery/lanes/keyed.py"
 LANE = "delivery/lanes/lane.py"
 LANES = "delivery/lanes/queue.py"
 LIMIT = "delivery/lanes/limits.py"
+AFTER = "channel/after.py"
 SLOTS = "delivery/workers/slots.py"
 LOCATE = "assignment/position_lookup.py"
 MEMBER = "channel/clients.py"
@@ -347,6 +348,37 @@ MUTANTS = (
         "delivery/lanes/limited.py",
         "if value in self._held and not is_called:",
         "if False:",
+    ),
+    # which channel comes first
+    Mutant(
+        "nobody looks again whether the first channel has records",
+        AFTER,
+        "        if not self._must_wait():\n            self._wake()",
+        "        self._must_wait()",
+    ),
+    Mutant(
+        "a run never ends where the first channel gets more and more",
+        AFTER,
+        "    if run_end is not None:",
+        "    if False:",
+    ),
+    Mutant(
+        "retries that are not due hold up the next channel",
+        AFTER,
+        "    return partition.tracker.unsettled - len(partition.lane.delayed)",
+        "    return partition.tracker.unsettled",
+    ),
+    Mutant(
+        "a channel that has stopped is waited for",
+        "channel/lifecycle.py",
+        "return self.status.is_taking and has_waiting",
+        "return has_waiting",
+    ),
+    Mutant(
+        "what is not fetched does not count",
+        AFTER,
+        "    return partition.log.end is None or tracker.position < partition.log.end",
+        "    return False",
     ),
     # what channels share
     Mutant(

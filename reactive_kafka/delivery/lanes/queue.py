@@ -208,8 +208,8 @@ class LaneQueue:
     @property
     def waits_for_limit(self) -> bool:
         """Whether lanes with work wait only for ``rate_limit``, or some of their records do."""
-        if self._value_limit is not None:
-            return self._value_limit.holds
+        if self._value_limit is not None and self._value_limit.holds:
+            return True
         return self._limit is not None and bool(self._ready) and self._limit.is_exhausted
 
     def close(self) -> None:
@@ -238,7 +238,9 @@ class LaneQueue:
         if not is_full and max_bytes is not None:
             is_full = sum(lane.has_bytes(max_bytes) for lane in ready) >= max_bytes
         due = arrived if is_full else arrived + max_wait_s
-        return max(due, self.batch_at)
+        due = max(due, self.batch_at)
+        # Infinite: a worker is woken once a batch may start.
+        return None if due == inf else due
 
     def take_batch(self, max_records: int, max_bytes: int | None = None) -> list[LaneSlice]:
         """Take up to *max_records* records of the lanes in the queue, one lane after the other.
