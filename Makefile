@@ -49,7 +49,7 @@ SPARK_ALONE := broker_away cluster connect connect_ranges engine failures runner
 ALONE := tests/faults tests/examples tests/broker/hazards tests/cli tests/harness tests/release tests/test_docs.py \
     $(SPARK_ALONE:%=tests/spark/test_%.py)
 
-.PHONY: help setup demo docs docs-serve docs-pictures test test-fast faults soak chaos simulate mutants fuzz check lint format types bench bench-check bench-growth bench-micro bench-peers bench-plots bench-spark constraints audit dist sbom clean
+.PHONY: help setup demo docs docs-serve docs-pictures test test-fast faults soak chaos simulate mutants fuzz check lint format types bench bench-check bench-growth bench-micro bench-peers bench-plots bench-rebalance bench-spark constraints audit dist sbom clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -138,6 +138,9 @@ bench-growth: setup ## Measure how costs grow, and print what 10,000 partitions,
 
 bench-peers: setup ## Measure us beside peers of Python and the JVM, and kill members of each: 15 minutes (BENCH_ARGS=--resume goes on)
 	@$(BIN)/python -m benchmarks.peers $(BENCH_ARGS)
+
+bench-rebalance: setup ## Restart each member of a group under load, ours and peers: a table of pauses, 20 minutes (BENCH_ARGS="--only ours")
+	@$(BIN)/python -m benchmarks.rebalances $(BENCH_ARGS)
 
 bench-micro: setup ## Measure single parts of the package without a broker
 	@$(BIN)/python -m benchmarks.micro

@@ -66,7 +66,12 @@ def command(row: Speed | Safety) -> list[str]:
     if row.family in JVM:
         jars = _folder(row.family)
         return [find_java(), "-cp", f"{_target(row.family)}:{jars}/*", "peers.Main", row.run]
-    return [str(_python(row.family)), "-m", "benchmarks.peers.contenders", row.run]
+    return python_command(row.family, row.run)
+
+
+def python_command(family: Family, run: str) -> list[str]:
+    """What starts a contender in Python: ``module:function`` below ``benchmarks``."""
+    return [str(_python(family)), "-m", "benchmarks.peers.contenders", run]
 
 
 def version(family: Family) -> str:

@@ -1,0 +1,1 @@
+"""The members of each contender. ``benchmarks.peers.contenders`` runs them."""
