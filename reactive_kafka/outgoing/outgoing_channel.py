@@ -132,7 +132,8 @@ class OutgoingChannel:
                 max_in_flight=settings.max_in_flight,
                 linger_s=settings.linger_s,
                 partitioner=partitioner,
-                watch=watch,
+                # The span of an event belongs to the call that makes it, and not to its relay.
+                watch=None if settings.outbox else watch,
             )
             partitions = producer.partitions
         self.requests = Requests(
@@ -143,8 +144,9 @@ class OutgoingChannel:
         # Values are encoded at once, without a wait for a registry. A writer with a watch refuses
         # the shortcut after a record was encoded, so it would be encoded twice.
         self.is_quick = not self.makes_events and registered is None and watch is None
-        # Of a transactional channel: there is no queue in which the watch would see its records.
-        self._watch_in_transactions = None if producers is None else watch
+        # Of a channel whose records become part of a transaction, of Kafka or of a database.
+        is_in_transaction = producers is not None or settings.outbox
+        self._watch_in_transactions = watch if is_in_transaction else None
         # Values begin with the id of their schema. A header with the schema of the incoming record,
         # if it were passed on, would be read instead.
         self._names_schemas = settings.value_serializer in REGISTERED_FORMATS
