@@ -294,7 +294,7 @@ REFUSED: dict[str, str] = {
         "aiokafka keeps one request in flight per partition, so order holds": (
             "max.in.flight.requests.per.connection"
         ),
-        "aiokafka partitions by murmur2 of the key, as Java does; or set Record(partition=...)": (
+        "use partitioner of the outgoing channel, which is murmur2 as in Java by default": (
             "partitioner.class"
         ),
         "Java classes cannot be loaded; use a handler": "interceptor.classes",

@@ -81,6 +81,16 @@ _HEALTH = "Include the channel in the probes."
 _TRACING = "Make spans and metrics for the channel if tracing is on."
 _LETTERS = "dead-letter-queue"
 _RETRIES = "delayed-retry-topic"
+PARTITIONER = choice(
+    "murmur2",
+    "crc32",
+    imported="module:function",
+    elsewhere={
+        "murmur2_random": "murmur2",
+        "consistent": "crc32",
+        "consistent_random": "crc32",
+    },
+)
 FAILURE = choice(
     "fail",
     "ignore",
@@ -501,10 +511,11 @@ class OutgoingSettings:
         "How long a record waits for others to share its batch.",
     )
     partitioner: str | None = setting(
-        OBJECT,
+        PARTITIONER,
         None,
-        "Chooses a partition from the key in bytes (or None) and the number of "
-        "partitions. Default: as Java's clients do.",
+        "Which partition a key goes to: as with Java's and kafka-python's producers, as with "
+        "librdkafka's default, or what a function chooses of the key in bytes (or None) and the "
+        "number of partitions. Default: `murmur2`.",
     )
     propagate_key: bool = setting(
         BOOLEAN,

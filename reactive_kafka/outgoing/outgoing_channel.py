@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, Protocol, TypeVar
 
 from reactive_kafka.broker.client import Connector
+from reactive_kafka.broker.key_hashes import KeyHash
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.settings import OutgoingSettings
 from reactive_kafka.errors import ConfigError, EncodeError, RejectedRecordError
@@ -82,7 +83,7 @@ class OutgoingChannel:
     Args:
         encode: Value -> bytes; raises EncodeError.
         encode_key: The same for keys that are neither bytes nor None.
-        partitioner: The user's choice of partitions.
+        partitioner: How keys choose partitions; None: as the producer's client does.
         producers: Of a transactional channel.
         registered: Where the schemas of its formats come from; None: they have none.
         watch: Sees each record that is sent; None: nothing does.
@@ -98,7 +99,7 @@ class OutgoingChannel:
         *,
         encode: Encoder,
         encode_key: Encoder,
-        partitioner: Partitioner | None = None,
+        partitioner: KeyHash | Partitioner | None = None,
         producers: TransactionalProducers | None = None,
         registered: SchemaSource | None = None,
         watch: SendWatch | None = None,

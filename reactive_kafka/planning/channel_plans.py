@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from reactive_kafka.broker.key_hashes import KeyHash
 from reactive_kafka.channel.blueprint import RecordReading
 from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings
 from reactive_kafka.config.tables import RetrySettings
@@ -125,7 +126,7 @@ class OutgoingPlan:
     settings: OutgoingSettings
     encode: Encoder
     encode_key: Encoder
-    partitioner: Partitioner | None = None
+    partitioner: KeyHash | Partitioner | None = None
     # Where the schemas of its formats come from. None: its formats have no schemas.
     registered: SchemaSource | None = None
 

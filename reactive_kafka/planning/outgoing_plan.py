@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
+from reactive_kafka.broker.key_hashes import KEY_HASHES
 from reactive_kafka.config.settings import OutgoingSettings
 from reactive_kafka.formats import Encoder, SchemaSource, encoder_for
 from reactive_kafka.formats.cloudevents import text_problem
@@ -27,7 +28,8 @@ def plan_outgoing(settings: OutgoingSettings) -> OutgoingPlan:
     encode_key = _encoder("key_serializer", settings.key_serializer, keys, settings, report)
     schemas = schemas_if_used(values, settings.value_serializer, settings.key_serializer)
     partitioner = None
-    if settings.partitioner is not None:
+    key_hash = KEY_HASHES.get(settings.partitioner or "")
+    if settings.partitioner is not None and key_hash is None:
         who = f"channel {settings.name!r}: partitioner"
         partitioner = report.attempt(who, load_function, settings.partitioner)
     report.add(*_event_problems(settings))
@@ -36,7 +38,7 @@ def plan_outgoing(settings: OutgoingSettings) -> OutgoingPlan:
         settings,
         encode,
         encode_key,
-        partitioner=cast("Partitioner | None", partitioner),
+        partitioner=key_hash or cast("Partitioner | None", partitioner),
         registered=None if schemas is None else values,
     )
 

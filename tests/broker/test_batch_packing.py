@@ -1,4 +1,4 @@
-"""What goes into a batch of aiokafka's, and which partition a key belongs to."""
+"""What goes into a batch of aiokafka's."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.partitioner import murmur2
 from aiokafka.producer.message_accumulator import BatchBuilder
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka.batch_packing import java_hash, pack_batch
+from reactive_kafka.broker.aiokafka.batch_packing import pack_batch
 from reactive_kafka.records import RecordBytes
 
 MOST_BYTES = 1_000
@@ -37,22 +36,6 @@ records = st.builds(
     ),
     st.integers(0, 2**41),
 )
-
-
-@given(st.binary(max_size=200))
-# 32 words, and three bytes.
-@example(b"\xff" * 131)
-@example(b"\xff" * 132)
-def test_a_key_s_hash_is_that_of_the_client_s_own_partitioner(key: bytes) -> None:
-    assert java_hash(key) == murmur2(key) & 0x7FFFFFFF
-
-
-def test_a_key_s_hash_is_java_s() -> None:
-    # Source: UtilsTest.testMurmur2 of Kafka's clients, which has the hashes with their sign.
-    java = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536}
-    assert {key: java_hash(key.encode()) for key in java} == {
-        key: signed & 0x7FFFFFFF for key, signed in java.items()
-    }
 
 
 @given(st.lists(records, min_size=1, max_size=12), st.sampled_from([None, "orders-1"]))

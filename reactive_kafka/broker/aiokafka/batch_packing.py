@@ -1,9 +1,8 @@
-"""Packs records into a batch of aiokafka's, and hashes keys to partitions. No I/O."""
+"""Packs records into a batch of aiokafka's. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct
 from typing import Any
 
 from aiokafka.producer.message_accumulator import BatchBuilder
@@ -11,29 +10,6 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder, _DefaultR
 
 from reactive_kafka.errors import RejectedRecordError
 from reactive_kafka.records import HeaderPairs, RecordFields
-
-_SEED = 0x9747B28C
-_FACTOR = 0x5BD1E995
-_MASK = 0xFFFFFFFF
-# Unpackers of the words in a key, for the usual lengths of keys.
-_WORDS = [Struct(f"<{count}I").unpack_from for count in range(33)]
-
-
-def java_hash(key: bytes) -> int:
-    """Return the Murmur2 hash without sign: modulo the partitions it is what Java's producer uses.
-
-    Source: ``Utils.murmur2`` and ``BuiltInPartitioner.partitionForKey`` of Kafka's clients.
-    """
-    count = len(key) >> 2
-    value = _SEED ^ len(key)
-    unpack_words = _WORDS[count] if count < len(_WORDS) else Struct(f"<{count}I").unpack_from
-    for word in unpack_words(key):
-        word = word * _FACTOR & _MASK
-        value = (value * _FACTOR ^ (word ^ word >> 24) * _FACTOR) & _MASK
-    if rest := len(key) & 3:
-        value = (value ^ int.from_bytes(key[-rest:], "little")) * _FACTOR & _MASK
-    value = (value ^ value >> 13) * _FACTOR & _MASK
-    return (value ^ value >> 15) & 0x7FFFFFFF
 
 
 def pack_batch(client: Any, records: Sequence[RecordFields], most_bytes: int) -> Any:

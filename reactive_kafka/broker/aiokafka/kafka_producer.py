@@ -12,12 +12,13 @@ import aiokafka
 import aiokafka.errors as kafka_errors
 from aiokafka.producer.sender import SendProduceReqHandler
 
-from reactive_kafka.broker.aiokafka.batch_packing import has_non_utf8_names, java_hash, pack_batch
+from reactive_kafka.broker.aiokafka.batch_packing import has_non_utf8_names, pack_batch
 from reactive_kafka.broker.aiokafka.client_calls import within
 from reactive_kafka.broker.aiokafka.error_translation import translate
 from reactive_kafka.broker.aiokafka.replaceable_client import ReplaceableClient
 from reactive_kafka.broker.aiokafka.writable import until_writable
 from reactive_kafka.broker.client import Written, WrittenBatch
+from reactive_kafka.broker.key_hashes import java_hash
 from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
+from reactive_kafka.broker.key_hashes import KeyHash
 from reactive_kafka.errors import EncodeError, RejectedRecordError
 from reactive_kafka.outgoing.queue.receipt import Receipt, receipted
 from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
@@ -144,7 +145,7 @@ class SendQueue:
         most: How many records it takes.
         key_hash: Hash of a key; its remainder by the number of partitions is the partition.
         released: Called when records have left.
-        partitioner: The user's choice of partitions.
+        partitioner: Another hash of keys, or the user's choice of partitions. None: *key_hash*.
         begin: Called when :meth:`accept` has put a record into a partition that no task writes.
         lingers: Call *begin* for each record: it may be the one that fills a batch.
     """
@@ -154,19 +155,25 @@ class SendQueue:
         most: int,
         key_hash: Callable[[bytes], int],
         released: Callable[[], None],
-        partitioner: Partitioner | None = None,
+        partitioner: KeyHash | Partitioner | None = None,
         begin: Callable[[PartitionQueue], None] = lambda queue: None,
         *,
         lingers: bool = False,
     ) -> None:
         self._most = most
         self._key_hash = key_hash
-        self._partitioner = partitioner
+        self._hashes_empty_keys = True
+        self._partitioner: Partitioner | None = None
+        if isinstance(partitioner, KeyHash):
+            self._key_hash = partitioner.hash
+            self._hashes_empty_keys = partitioner.hashes_empty_keys
+        else:
+            self._partitioner = partitioner
         self._released = released
         self._begin = begin
         self._lingers = lingers
         self._topics: dict[str, TopicQueues] = {}
-        self._is_open = partitioner is None
+        self._is_open = self._partitioner is None
         # The topics that :meth:`accept` takes records for.
         self._accepting: dict[str, TopicQueues] = {}
         # Every partition there ever was.
@@ -314,7 +321,7 @@ class SendQueue:
                     f"and there are the partitions 0 to {count - 1}"
                 )
             return chosen
-        if key is None:
+        if key is None or not (key or self._hashes_empty_keys):
             return topic.sticky
         partition = topic.partition_of_key.get(key)
         if partition is None:

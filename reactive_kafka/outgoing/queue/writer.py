@@ -11,6 +11,7 @@ from anyio import CancelScope
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Producer
+from reactive_kafka.broker.key_hashes import KeyHash
 from reactive_kafka.clock import Clock
 from reactive_kafka.errors import (
     BrokerError,
@@ -62,7 +63,7 @@ class Writer:
         *,
         max_in_flight: int,
         linger_s: float = 0.0,
-        partitioner: Partitioner | None = None,
+        partitioner: KeyHash | Partitioner | None = None,
         watch: SendWatch | None = None,
     ) -> None:
         self.name = name

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from reactive_kafka.broker.client import BatchRefusedError, TransactionalProducer, TransactionId
+from reactive_kafka.broker.key_hashes import KeyHash
 from reactive_kafka.errors import (
     BrokerError,
     OutcomeUnknownError,
@@ -38,7 +39,7 @@ long their handler runs, and a handler that raises has written nothing.
 class Sender:
     """Who the records of a transaction belong to: a channel, or the dead letters of a channel."""
 
-    def __init__(self, partitioner: Partitioner | None = None) -> None:
+    def __init__(self, partitioner: KeyHash | Partitioner | None = None) -> None:
         self.partitioner = partitioner
         self.sent = {"ok": 0, "failed": 0}
         self.durations = DurationHistogram()

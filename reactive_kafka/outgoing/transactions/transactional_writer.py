@@ -8,6 +8,7 @@ from functools import partial
 from anyio import CancelScope
 
 from reactive_kafka.backoff import Waits
+from reactive_kafka.broker.key_hashes import KeyHash
 from reactive_kafka.clock import Clock
 from reactive_kafka.errors import (
     BrokerError,
@@ -46,7 +47,7 @@ class TransactionalWriter(Sender):
         clock: Clock,
         observer: Observer,
         spawn: Spawn,
-        partitioner: Partitioner | None,
+        partitioner: KeyHash | Partitioner | None,
     ) -> None:
         super().__init__(partitioner)
         self.name = name
