@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, MissingExtraError
+from reactive_kafka import App, Batch, Message, MissingExtraError
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import until
 from tests.broker.security.certificates import make_certificates
@@ -69,6 +69,47 @@ async def test_what_an_emitter_sends_in_a_transaction_waits_for_its_schema(
             b"\0\0\0\0\1\2",
             b"\0\0\0\0\1\4",
         ]
+
+
+def is_ours(message: Message[bytes]) -> bool:
+    return message.headers.get("service") == b"ours"
+
+
+@pytest.mark.parametrize("takes", ["record", "batch", "broadcast"])
+async def test_a_filter_of_bytes_is_asked_before_the_schema_of_the_record_is(
+    registry: RegistryServer, takes: str
+) -> None:
+    settings = {"filter": f"{__name__}:is_ours", "broadcast": takes == "broadcast"}
+    app = make_app("avro", {**settings, "failure_strategy": "dead-letter-queue"})
+    emitter = app.emitter("out")
+    seen: list[int] = []
+
+    async def one(order: Order) -> None:
+        seen.append(order.id)
+
+    async def again(order: Order) -> None:
+        seen.append(order.id)
+
+    async def many(batch: Batch[Order]) -> None:
+        seen.extend(order.id for order in batch.payloads)
+
+    app.incoming("orders")(many if takes == "batch" else one)
+    if takes == "broadcast":
+        app.incoming("orders")(again)
+    async with running(app, registry) as test:
+        # It registers the schema, which has the id 1. The incoming channel has not read it.
+        await emitter.send(Order(1))
+        registry.fault, registry.times = 500, 2
+        for service, schema in ((b"theirs", 99), (b"ours", 1), (b"theirs", 98), (b"ours", 1)):
+            value = b"\0\0\0\0" + bytes([schema, 2 * schema])
+            test.broker.produce("orders", value, partition=0, headers=[("service", service)])
+        await test.settled()
+        (totals,) = test.app.channel("orders").facts().totals.values()
+        assert (totals.acked, totals.skipped, totals.dead_lettered) == (2, {"filter": 2}, 0)
+        assert not [asked for asked in registry.requests if asked.endswith(("/98", "/99"))]
+    # The schema was waited for.
+    assert registry.fault is None
+    assert seen == [1] * (4 if takes == "broadcast" else 2)
 
 
 async def test_without_waiting_for_writes_records_are_settled_when_the_schema_has_come(

@@ -25,7 +25,7 @@ from reactive_kafka import TopicPartition
 from reactive_kafka.broker.aiokafka.fetched.batch_reader import BatchReader
 from reactive_kafka.broker.aiokafka.fetched.unpacking import Unpacker
 from reactive_kafka.errors import CorruptRecordError
-from reactive_kafka.records import RawRecord
+from reactive_kafka.records import RawRecord, size_of
 from tests.broker.hazards.naive import consuming
 from tests.broker.members import PATIENCE_S, fill, joined
 from tests.broker.test_kafka import KafkaTestCluster
@@ -239,6 +239,44 @@ def test_a_garbled_batch_is_an_error_at_its_offset_after_all_records_before_it(
     assert reader.is_exhausted
     assert caught.value.offset == reader.next_offset <= piece.bases[broken]
     assert not [offset for offset, *_ in taken if offset >= piece.bases[broken]]
+
+
+@given(st.data(), pieces, isolations, st.lists(st.integers(1, 200), min_size=1, max_size=30))
+def test_records_taken_by_bytes_are_the_same_and_only_the_last_one_reaches_the_bound(
+    data: st.DataObject, piece: Piece, isolation: int, most_bytes: list[int]
+) -> None:
+    broken = data.draw(st.none() | st.integers(0, len(piece.bases) - 1))
+    if broken is not None:
+        content = bytearray(piece.content)
+        content[piece.starts[broken] + ATTRIBUTES_AT] ^= 1
+        piece = replace(piece, content=bytes(content))
+    whole = reader_of(piece, isolation, piece.bases[0])
+    expected: list[Seen] = []
+    error = None
+    try:
+        while not whole.is_exhausted:
+            expected += [seen(record) for record in whole.take(3)]
+    except CorruptRecordError as raised:
+        error = raised
+    reader = reader_of(piece, isolation, piece.bases[0])
+    taken: list[Seen] = []
+    for turn in range(10_000):
+        most = most_bytes[turn % len(most_bytes)]
+        try:
+            records = reader.take_bytes(5, most)
+        except CorruptRecordError as raised:
+            assert error is not None
+            assert (raised.offset, str(raised)) == (error.offset, str(error))
+            break
+        taken += [seen(record) for record in records]
+        assert len(records) <= 5
+        assert sum(map(size_of, records[:-1])) < most
+        if reader.is_exhausted:
+            assert error is None
+            break
+        assert records
+    assert taken == expected
+    assert reader.next_offset == whole.next_offset
 
 
 @given(st.data(), pieces, isolations)

@@ -139,10 +139,13 @@ class BatchReader:
         while len(taken) < count and most_bytes > 0:
             try:
                 more = self.take(1)
-            except BrokerError:
-                # If records come before the one that cannot be read, the next call raises.
+            except BrokerError as error:
                 if not taken:
                     raise
+                # Records come before the one that cannot be read: the next call raises.
+                cause = error.__cause__
+                self._broken = cause if isinstance(cause, Exception) else error
+                self.is_exhausted = False
                 break
             if not more:
                 break
