@@ -250,6 +250,7 @@ def outcome(key: str, value: Any) -> str:
             }
         },
         {"outgoing": {"x": nested}},
+        {"topics": {"x": nested}},
         *({section: nested} for section in PLAIN_SECTIONS),
     ]
     problems = [_problem(tables) for tables in places]

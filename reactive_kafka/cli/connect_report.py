@@ -132,6 +132,11 @@ def _clusters(settings: Settings) -> list[AskedCluster]:
         _add_incoming(channel, cluster(channel.client), cluster)
     for outgoing in settings.outgoing.values():
         _add_outgoing(outgoing, cluster(outgoing.client))
+    for asked in found.values():
+        # The application creates them when it starts.
+        for name in settings.topics:
+            if settings.topics[name].create:
+                asked.topics.pop(name, None)
     # The embedded broker begins with the application.
     return [cluster for cluster in found.values() if cluster.servers != EMBEDDED]
 

@@ -228,7 +228,7 @@ class SchemaSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """A topic as the configuration wants it, for ``reactive-kafka topics``.
+    """A topic as the configuration wants it, for ``reactive-kafka topics`` and for new topics.
 
     ``config`` has Kafka's names. What is None is not compared, and chosen when the topic is
     created. ``place`` says where the table is, for errors.
@@ -244,6 +244,11 @@ class TopicSettings:
         integer(1, MOST_REPLICAS),
         None,
         "The number of replicas, for a new topic. Default: 3, or as many as there are brokers.",
+    )
+    create: bool = setting(
+        BOOLEAN,
+        False,
+        "Create the topic like this when an application starts that needs it, if it is missing.",
     )
     config: Mapping[str, str] = field(default_factory=dict)
     place: str = field(default="", repr=False, compare=False)

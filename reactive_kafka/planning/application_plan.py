@@ -26,7 +26,7 @@ from reactive_kafka.planning.return_types import types_without_schema
 from reactive_kafka.planning.settings_checks import check_imports, check_objects
 from reactive_kafka.planning.spark_plan import plan_spark
 from reactive_kafka.planning.transaction_rules import shared_transactional_ids
-from reactive_kafka.planning.unused_settings import unused_settings
+from reactive_kafka.planning.unused_settings import topics_never_created, unused_settings
 
 
 def plan_application(reading: LoadedConfiguration, declared: Declared) -> AppPlan:
@@ -117,6 +117,7 @@ def _warnings(
     for name, channel in settings.incoming.items():
         if name not in matched.on_spark:
             yield from unused_settings(channel, matched.handlers.get(name, ()))
+    yield from topics_never_created(settings)
     for plan in incoming.values():
         yield from may_lose_outputs(plan, outboxes(settings.outgoing))
     for plan in incoming.values():

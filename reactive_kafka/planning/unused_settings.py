@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from reactive_kafka.config.keys import INCOMING
-from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings, Settings
 from reactive_kafka.planning.channel_handlers import ChannelHandler
 from reactive_kafka.planning.sharing import handlers_taking_all
 
@@ -46,3 +46,25 @@ def unused_settings(
         if key.partition(".")[0] == "spark":
             yield f"{place}: has no effect: no @app.spark has this channel"
             return
+
+
+def topics_never_created(settings: Settings) -> Iterator[str]:
+    """Yield a warning for each topic with ``create = true`` that no channel reads or writes."""
+    for name, topic in settings.topics.items():
+        if topic.create and not _is_used(name, settings):
+            yield f"{topic.place} create = true: has no effect: no channel reads or writes it"
+
+
+def _is_used(topic: str, settings: Settings) -> bool:
+    if any(channel.topic == topic for channel in settings.outgoing.values()):
+        return True
+    for channel in settings.incoming.values():
+        retries = channel.delayed_retry
+        letters = channel.dead_letter_queue
+        if (
+            channel.subscription.reads(topic)
+            or (retries is not None and topic in retries.topics)
+            or (letters is not None and letters.topic == topic)
+        ):
+            return True
+    return False

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from reactive_kafka.broker.client import Connector
 from reactive_kafka.channel.blueprint import ByIteration, ByWorkers, ChannelBlueprint, MakeWorkers
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
@@ -44,6 +45,7 @@ from reactive_kafka.runtime.jobs import Jobs
 from reactive_kafka.runtime.run_plan import RunEnvironment, RunPlan
 from reactive_kafka.runtime.sources import Sources
 from reactive_kafka.runtime.store_opening import connector_of_ranges, source_of_ranges, store_of
+from reactive_kafka.runtime.topic_creation import DeclaredTopics
 from reactive_kafka.runtime.tracing import RunTracing
 from reactive_kafka.tasks import Fails, HomeLoop, all_ended, outcome_of, outcome_text
 
@@ -90,6 +92,7 @@ class RunChannels:
             ]
         )
         self.tracing = RunTracing(plan.settings.tracing, services.clock)
+        self._topics = DeclaredTopics(plan.settings, services.observer)
         self._producers: dict[str, TransactionalProducers] = {}
         # Whether the outgoing channels have been started, and whether they are being closed.
         self._has_started = False
@@ -152,7 +155,7 @@ class RunChannels:
 
         channel = OutgoingChannel(
             plan.settings,
-            self.tracing.producers(plan.settings, services.connector),
+            self._connector_of(plan.settings),
             services.clock,
             services.observer,
             services.tasks.of(fail),
@@ -176,12 +179,16 @@ class RunChannels:
             services = self._services
             self._producers[transactional_id] = TransactionalProducers(
                 transactional_id,
-                self.tracing.producers(settings, services.connector),
+                self._connector_of(settings),
                 services.clock,
                 settings.name,
                 producer_properties(settings),
             )
         return self._producers[transactional_id]
+
+    def _connector_of(self, settings: OutgoingSettings) -> Connector:
+        connector = self._topics.of_outgoing(settings, self._services.connector)
+        return self.tracing.producers(settings, connector)
 
     def sending(self, name: str) -> Target:
         """Return an outgoing channel for an emitter. It is built if nothing has fed it so far.
@@ -204,13 +211,13 @@ class RunChannels:
         if plan.reading.schemas is not None:
             plan.reading.schemas.connect(self.registry)
         commit_durations = DurationHistogram()
+        connector = self._topics.of_incoming(settings, services.connector)
         services = replace(
-            services,
-            connector=self.tracing.consumers(settings, services.connector, commit_durations),
+            services, connector=self.tracing.consumers(settings, connector, commit_durations)
         )
-        connector = None
+        of_ranges = None
         if plan.spark is not None:
-            connector = connector_of_ranges(settings, services.connector)
+            of_ranges = connector_of_ranges(settings, services.connector)
         return ChannelLifecycle(
             ChannelBlueprint(
                 settings=settings,
@@ -220,7 +227,7 @@ class RunChannels:
                 reading=plan.reading,
                 hooks=self._jobs.with_hooks(settings, self._plan.hooks.of(settings.name)),
                 positions=self._positions(plan),
-                connector=connector,
+                connector=of_ranges,
                 after={name: partial(self._has_waiting, name) for name in settings.after},
                 limit=None if settings.limit is None else self._limits[settings.limit],
                 handlers=plan.handler_names,

@@ -15,6 +15,7 @@ import aiokafka
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from reactive_kafka import App, Message, TopicPartition
 from tests.broker.hazards.faults import until
@@ -175,3 +176,42 @@ async def test_partitions_that_are_added_to_a_whole_topic_are_read_from_their_be
         assert app.channel("orders").assignment == {
             TopicPartition(topic, number) for number in range(4)
         }
+
+
+async def test_topics_that_an_application_declares_are_created_when_it_starts(kafka: str) -> None:
+    name = uuid.uuid4().hex[:8]
+    orders, invoices = f"orders-{name}", f"invoices-{name}"
+    app = App(
+        {
+            "kafka": {"bootstrap_servers": kafka},
+            "http": {"enabled": False},
+            "incoming": {
+                "orders": {"topic": orders, "group_id": name, "auto_offset_reset": "earliest"}
+            },
+            "outgoing": {"invoices": {"topic": invoices}},
+            "topics": {
+                orders: {"partitions": 3, "create": True, "config": {"retention.ms": "1234567"}},
+                invoices: {"partitions": 2, "replication_factor": 1, "create": True},
+            },
+        }
+    )
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def invoice(order: bytes) -> bytes:
+        return order
+
+    async with app:
+        await until(lambda: app.health().ready.is_up, 30)
+        assert len(app.channel("orders").assignment) == 3
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+    await admin.start()
+    try:
+        described = await admin.describe_topics([orders, invoices])
+        found = {topic["topic"]: len(topic["partitions"]) for topic in described}
+        assert found == {orders: 3, invoices: 2}
+        of_orders = ConfigResource(ConfigResourceType.TOPIC, orders, configs={"retention.ms": ""})
+        (answer,) = await admin.describe_configs([of_orders])
+        assert "1234567" in str(answer)
+    finally:
+        await admin.close()

@@ -82,6 +82,12 @@ def test_every_topic_that_is_missing_is_named_with_its_use(folder: Path) -> None
     assert "is fine" not in ended.stdout
 
 
+def test_a_topic_that_the_application_creates_need_not_be_there(folder: Path) -> None:
+    (folder / "shop.toml").write_text(CONFIG + "[topics.invoices]\ncreate = true\n")
+    ended = check(folder, broker_with("orders", "dead-letter-topic-orders"))
+    assert ended.exit_code == 0, ended.output
+
+
 def test_json_has_what_is_missing_among_the_problems(folder: Path) -> None:
     ended = check(folder, broker_with("orders", "invoices"), "--json")
     assert ended.exit_code == 1

@@ -48,6 +48,14 @@ class TopicMissing(Problem):
     topic: str
 
 
+@event("the topic {topic!r} was created", identity=("topic",))
+class TopicCreated(ChannelEvent):
+    """A topic with ``[topics.X] create = true`` was missing, and was created for the channel."""
+
+    topic: str
+    partitions: int
+
+
 @event("the topic {topic!r} is available", identity=("topic",))
 class TopicFound(ChannelEvent):
     """The end of :class:`TopicMissing`, or of :class:`NotWritable`."""
