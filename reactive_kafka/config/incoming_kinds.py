@@ -159,7 +159,7 @@ def _read_assigned(raw: Any) -> Assigned:
         raise ValueError("not a string")
     match = _ASSIGNED.fullmatch(raw.strip())
     if match is None or match["topic"] in (".", "..") or int(match["number"] or 0) > INT32_MAX:
-        raise Hint(f"{shown('', raw.strip())} cannot be read")
+        raise Hint(f"{shown('assign', raw.strip())} cannot be read")
     if match["all"]:
         return AssignedTopic(topic=match["topic"])
     partition = TopicPartition(match["topic"], int(match["number"]))

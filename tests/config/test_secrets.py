@@ -407,6 +407,12 @@ def test_a_partition_with_a_date_is_no_url_with_a_password() -> None:
     assert "the time of 't:4@2026-11-21' has no zone" in line
 
 
+def test_all_partitions_of_a_topic_with_a_time_are_no_url_with_a_password() -> None:
+    line = only_problem(incoming(assign=["t:*@yesterday..today"]))
+    assert "'t:*@yesterday..today' cannot be read" in line
+    assert "***" not in line
+
+
 @given(st.text(alphabet="ab:/@, \n", max_size=24))
 def test_the_user_part_of_a_url_is_what_it_always_was(text: str) -> None:
     # The same, square in the length of a word.
