@@ -11,6 +11,7 @@ expire or vanish; a broker that is away.
 - C3: the results of a key are in the order of its records.
 - C4: an exactly-once chain writes each dead letter once, and none for a record that has results.
 - C5: the group's positions reach the ends.
+- C6: an output that is refused makes a dead letter of the message that it names, and of no other.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ EXPECTED = (
     "aborted",
     "again",
     "duplicate",
+    "refused output",
 )
 """What must have happened in a run of many seeds."""
 
@@ -81,11 +83,19 @@ class Chain:
         self.waits = dice.random() < 0.5
         self.raises = dice.choice((0.0, 0.1, 0.25))
         self.calls = Counter[bytes]()
+        # The outputs of a batch name their messages, and some of them cannot be written.
+        self.names_origins = self.kind == "batch" and not self.is_exact
+
+    def is_refused(self, value: bytes) -> bool:
+        """Whether the output of a record cannot be written."""
+        return self.names_origins and int(value) % 11 == 5
 
     def results_of(self, value: bytes) -> list[bytes]:
         """What a handler makes of a record."""
         if self.kind == "yields":
             return [value, value + b"!"]
+        if self.is_refused(value):
+            return []
         return [] if self.kind == "records" and int(value) % 7 == 3 else [value]
 
     def read(self, topic: str) -> list[Any]:
@@ -136,7 +146,15 @@ class Chain:
         async def handler(batch: Batch[bytes]) -> list[Record]:
             for message in batch:
                 await self._work(message.payload)
-            return [Record(message.payload, key=message.key) for message in batch]
+            return [self._output(message) for message in batch]
+
+    def _output(self, message: Message[bytes]) -> Record:
+        value: Any = message.payload
+        if self.is_refused(message.payload):
+            self.bites["refused output"] += 1
+            value = object()
+        origin = message if self.names_origins else None
+        return Record(value, key=message.key, origin=origin)
 
     def _yields(self, app: App) -> None:
         @app.incoming("orders")
@@ -229,7 +247,8 @@ class Chain:
         for partition, position in entry.offsets.items():
             for record in self.broker.log(TopicPartition(*partition)):
                 value = record.value or b""
-                missing = [one for one in self.results_of(value) if one not in written]
+                expected = [value] if self.is_refused(value) else self.results_of(value)
+                missing = [one for one in expected if one not in written]
                 if record.offset < position.offset and missing and value not in written:
                     self.violations.append(
                         f"C1, {partition} is committed up to {position.offset}: {missing} are missing"
@@ -240,6 +259,7 @@ class Chain:
         found = Counter(one.value for one in results)
         for value in self.keys:
             self._judge_record(value, [found[one] for one in self.results_of(value)], dead[value])
+            self._judge_origin(value, dead[value])
         strange = set(found).difference(
             one for value in self.keys for one in self.results_of(value)
         )
@@ -270,6 +290,12 @@ class Chain:
                 self.violations.append(f"C2, the results of {value!r} stand there {times} times")
         elif not dead and not all(times):
             self.violations.append(f"C2, the results of {value!r} stand there {times} times")
+
+    def _judge_origin(self, value: bytes, dead: int) -> None:
+        if self.is_refused(value) and not dead:
+            self.violations.append(f"C6, {value!r} has no dead letter, and its output was refused")
+        if self.names_origins and not self.raises and dead and not self.is_refused(value):
+            self.violations.append(f"C6, {value!r} has the dead letter of a neighbour")
 
     def _judge_order(self, key: bytes, values: list[bytes]) -> None:
         first = list(dict.fromkeys(int(value.rstrip(b"!")) for value in values))

@@ -74,6 +74,23 @@ def test_the_checker_finds_what_is_broken(
     assert sorted({one.partition(",")[0] for one in violations}) == rules
 
 
+@pytest.mark.parametrize(
+    ("dead", "rules"),
+    [((b"5",), []), ((), ["C6"]), ((b"5", b"2"), ["C6"])],
+)
+def test_the_checker_finds_a_refused_output_that_fails_no_message_or_its_neighbour(
+    dead: tuple[bytes, ...], rules: list[str]
+) -> None:
+    chain = chain_with(b"1", b"2", is_exact=False)
+    chain.kind, chain.names_origins, chain.raises = "batch", True, 0.0
+    chain.keys[b"5"] = b"k"
+    for value in dead:
+        chain.broker.produce("dead", value, key=b"k")
+    chain.violations.clear()
+    chain._judge()
+    assert sorted({one.partition(",")[0] for one in chain.violations}) == rules
+
+
 def test_the_checker_finds_a_position_that_passes_a_record_without_its_results() -> None:
     chain = chain_with(b"1", is_exact=False)
     chain.violations.clear()
