@@ -10,6 +10,7 @@ from reactive_kafka.assignment.new_partitions import NewPartitions
 from reactive_kafka.assignment.partition_starter import PartitionStarter
 from reactive_kafka.assignment.recreated_topics import RecreatedTopics
 from reactive_kafka.assignment.start_policy import Start
+from reactive_kafka.assignment.time_ranges import TimeRanges
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Consumer, SomePositionsUnknownError
 from reactive_kafka.commit.committer import Committer
@@ -63,6 +64,7 @@ class PositionLookup:
         self._starter = starter
         self._recreated = recreated
         self._new_partitions = new_partitions
+        self._time_ranges = TimeRanges(context.settings, owned.table)
         self._one_at_a_time = asyncio.Lock()
         # What was reported last; None: all positions were known since.
         self._reported: PositionsUnknown | None = None
@@ -304,6 +306,10 @@ class PositionLookup:
         fresh: Mapping[Partition, int],
         committed: Mapping[TopicPartition, Committed | None],
     ) -> Unknown:
+        without_range = await self._time_ranges.find(consumer, fresh)
+        fresh = {one: number for one, number in fresh.items() if one.id not in without_range}
+        if not fresh:
+            return without_range
         choices = {partition: partition.start.choice for partition in fresh}
         names = [partition.id for partition in fresh]
         wanted = {
@@ -332,7 +338,7 @@ class PositionLookup:
             if start is not None:
                 started[partition] = start
         await self._read(consumer, started, fresh)
-        return unknown
+        return unknown | without_range
 
     async def _read(
         self,

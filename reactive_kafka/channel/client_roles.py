@@ -112,6 +112,8 @@ def starts_of(
 ) -> dict[TopicPartition, StartChoice]:
     """Return where reading starts in partitions for which that is decided already.
 
+    Those of whole topics with a range of times are not among them: they are not known yet.
+
     Args:
         resume: Partition -> position at which the session before this one has ended. It wins over
             the start that ``assign`` names.

@@ -41,6 +41,7 @@ from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.partitions.client_partitions import ClientPartitions
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.subscription import Ranges
 from reactive_kafka.tasks import Spawn, all_ended
 from reactive_kafka.tracking.metadata.pending import MetadataPolicy, PendingCommit
 from reactive_kafka.tracking.tracker import OffsetTracker
@@ -123,11 +124,15 @@ class ChannelConsumer:
             or (settings.checkpoint is not None and not role.is_for_retries),
             room=self._totals.commits.room,
         )
+        ranges: dict[TopicPartition, Ranges] = {}
+        if settings.assign:
+            ranges = self._totals.ranges
+            ranges.update(settings.ranges)
         return PartitionTable(
             is_static=bool(settings.assign),
             policy=policy,
             starts=starts_of(settings, self._totals.resume),
-            ranges=settings.ranges,
+            ranges=ranges,
         )
 
     def _make_commits(self, role: ClientRole) -> None:

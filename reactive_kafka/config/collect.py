@@ -304,7 +304,7 @@ class View:
 
     @property
     def has_ranges(self) -> bool:
-        """Whether the channel reads at least one range of offsets."""
+        """Whether the channel reads at least one range of offsets or of times."""
         return "assign" in self.sources and any(map(_has_end, self["assign"] or ()))
 
     def _next_to_ranges(self, name: str) -> Setting | None:
@@ -413,5 +413,5 @@ class View:
 
 
 def _has_end(assigned: Any) -> bool:
-    """Return whether an item of ``assign`` is a range of offsets."""
+    """Return whether an item of ``assign`` is a range of offsets or of times."""
     return getattr(assigned, "until", None) is not None

@@ -30,7 +30,7 @@ from reactive_kafka.subscription import Ranges
 
 _ASSIGNED = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]{1,249}):"
-    r"(?:(?P<all>\*)"
+    r"(?:(?P<all>\*)(?:@(?P<range>.+))?"
     r"|(?P<number>[0-9]{1,10})"
     r"(?::(?P<start>-1|[0-9]{1,19}(?:\.\.(?P<until>[0-9]{1,19}))?)|@(?P<time>.+))?)"
 )
@@ -53,49 +53,81 @@ class AssignedPartition:
             ``"end"``, or the first record at or after a time. None: the committed position, else
             ``auto_offset_reset``.
         until: The offset at which reading ends; it is not read. Then ``start`` is an offset, and
-            the partition may have more such ranges.
+            the partition may have more such ranges. Or the time at which reading ends: at the
+            first record at or after it, which is not read. Then ``start`` is a time.
     """
 
     partition: TopicPartition
     start: int | datetime | Literal["end"] | None = None
-    until: int | None = None
+    until: int | datetime | None = None
 
     def __str__(self) -> str:
         """Return the partition as users write it."""
         partition = f"{self.partition.topic}:{self.partition.partition}"
+        if isinstance(self.start, datetime):
+            return f"{partition}@{_times(self.start, self.until)}"
         if self.until is not None:
             return f"{partition}:{self.start}..{self.until}"
         if self.start is None:
             return partition
-        if isinstance(self.start, datetime):
-            return f"{partition}@{self.start.isoformat()}"
         offset = -1 if self.start == "end" else self.start
         return f"{partition}:{offset}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedTopic:
-    """A topic of which a channel reads all partitions, future ones too, without an assignment."""
+    """A topic of which a channel reads all partitions, future ones too, without an assignment.
+
+    Attributes:
+        start: The time from which all of them are read; None: they are read from where each was.
+        until: The time at which reading ends. There is one if there is a ``start``.
+    """
 
     topic: str
+    start: datetime | None = None
+    until: datetime | None = None
 
     def __str__(self) -> str:
         """Return the topic as users write it."""
-        return f"{self.topic}:*"
+        if self.start is None:
+            return f"{self.topic}:*"
+        return f"{self.topic}:*@{_times(self.start, self.until)}"
+
+
+def _times(start: datetime, until: object) -> str:
+    if isinstance(until, datetime):
+        return f"{start.isoformat()}..{until.isoformat()}"
+    return start.isoformat()
 
 
 Assigned = AssignedPartition | AssignedTopic
 
 
 def ranges_of(assign: Iterable[Assigned]) -> dict[TopicPartition, Ranges]:
-    """Return partition -> the offsets to read, for partitions whose reading ends."""
+    """Return partition -> the offsets to read, for partitions whose reading ends at an offset."""
     pairs: dict[TopicPartition, list[tuple[int, int]]] = {}
     for assigned in assign:
-        if not isinstance(assigned, AssignedPartition) or assigned.until is None:
+        if not isinstance(assigned, AssignedPartition) or not isinstance(assigned.until, int):
             continue
         if isinstance(assigned.start, int):
             pairs.setdefault(assigned.partition, []).append((assigned.start, assigned.until))
     return {partition: Ranges.of(its_pairs) for partition, its_pairs in pairs.items()}
+
+
+TimeRange = tuple[datetime, datetime]
+"""From the first time on, and before the second."""
+
+
+def time_ranges_of(assign: Iterable[Assigned]) -> dict[TopicPartition | str, TimeRange]:
+    """Return partition, or topic -> the times to read, where reading ends at a time."""
+    return {
+        assigned.partition if isinstance(assigned, AssignedPartition) else assigned.topic: (
+            assigned.start,
+            assigned.until,
+        )
+        for assigned in assign
+        if isinstance(assigned.start, datetime) and isinstance(assigned.until, datetime)
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +176,9 @@ def _read_assign(raw: Any) -> tuple[Assigned, ...]:
     for (topic, number), same_partition in by_partition.items():
         if topic in whole_topics:
             raise Hint(f"{topic}:* includes partition {number} already")
-        if len(same_partition) > 1 and any(item.until is None for item in same_partition):
+        if len(same_partition) > 1 and any(
+            not isinstance(item.until, int) for item in same_partition
+        ):
             raise Hint(f"{topic}:{number} is here twice, and not each time with a range")
         try:
             ranges_of(same_partition)
@@ -161,13 +195,21 @@ def _read_assigned(raw: Any) -> Assigned:
     if match is None or match["topic"] in (".", "..") or int(match["number"] or 0) > INT32_MAX:
         raise Hint(f"{shown('assign', raw.strip())} cannot be read")
     if match["all"]:
-        return AssignedTopic(topic=match["topic"])
+        if match["range"] is None:
+            return AssignedTopic(topic=match["topic"])
+        item = shown("assign", match[0])
+        times = _time_range(item, match["range"])
+        if times is None:
+            raise Hint(f"{item} has one time: all partitions take a range of them, A..B")
+        return AssignedTopic(topic=match["topic"], start=times[0], until=times[1])
     partition = TopicPartition(match["topic"], int(match["number"]))
     start = match["start"]
     if match["time"] is not None:
-        return AssignedPartition(
-            partition=partition, start=_time(shown("assign", match[0]), match["time"])
-        )
+        item = shown("assign", match[0])
+        times = _time_range(item, match["time"])
+        if times is None:
+            return AssignedPartition(partition=partition, start=_time(item, match["time"]))
+        return AssignedPartition(partition=partition, start=times[0], until=times[1])
     if start is None:
         return AssignedPartition(partition=partition)
     first = int(start.partition("..")[0])
@@ -177,6 +219,18 @@ def _read_assigned(raw: Any) -> Assigned:
     return AssignedPartition(
         partition=partition, start="end" if first == -1 else first, until=until
     )
+
+
+def _time_range(part: str, times: str) -> TimeRange | None:
+    """Return the range of times that an item names; None: it names one time."""
+    first, dots, last = times.partition("..")
+    if not dots:
+        return None
+    start = _time(part, first)
+    until = _time(part, last)
+    if until <= start:
+        raise Hint(f"of {part} the range of times ends before it begins, or is empty")
+    return start, until
 
 
 def _time(part: str, time: str) -> datetime:
@@ -255,7 +309,9 @@ ASSIGN = Kind(
     'a list of partitions, each once: "topic:0:100" (from an offset, 0 is the beginning), '
     '"topic:1:-1" (from the end), "topic:2" (from the committed position), '
     '"topic:3@2026-11-21T00:00:00Z" (from a time, with its zone), "topic:4:100..200" (offsets 100 '
-    'to 199; several of a partition must ascend) or "topic:*" (all partitions, also new ones)',
+    'to 199; several of a partition must ascend), "topic:*" (all partitions, also new ones) or '
+    '"topic:*@2026-11-21T00:00:00Z..2026-11-22T00:00:00Z" (from a time up to another one, which '
+    "is not included; also of one partition)",
     _read_assign,
     show=lambda assigned: [str(one) for one in assigned],
     native=(str, list),

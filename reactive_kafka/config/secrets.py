@@ -85,7 +85,7 @@ _ASSIGN = "assign"
 # In that key: a partition, and something that was meant to be a time. A URL with its user looks
 # like this only if it has no scheme and its password is a number or a star, which is never written
 # here.
-_MEANT_AS_ASSIGNED = re.compile(r"[\w.-]{1,249}:(?:\d{1,10}|\*)@[\w:.+ -]{0,60}")
+_MEANT_AS_ASSIGNED = re.compile(r"[\w.-]{1,249}:(?:\d{1,10}|\*)@[\w:.+ -]{0,90}")
 
 
 def is_secret(name: str) -> bool:

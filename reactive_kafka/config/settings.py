@@ -22,7 +22,9 @@ from reactive_kafka.config.incoming_kinds import (
     AssignedPartition,
     AssignedTopic,
     RateLimit,
+    TimeRange,
     ranges_of,
+    time_ranges_of,
 )
 from reactive_kafka.config.kinds import (
     BOOLEAN,
@@ -414,8 +416,13 @@ class IncomingSettings:
 
     @property
     def ranges(self) -> Mapping[TopicPartition, Ranges]:
-        """Partition -> the offsets to read, for partitions whose reading ends."""
+        """Partition -> the offsets to read, for partitions whose reading ends at an offset."""
         return ranges_of(self.assign)
+
+    @property
+    def time_ranges(self) -> Mapping[TopicPartition | str, TimeRange]:
+        """Partition, or topic -> the times to read, where reading ends at a time."""
+        return time_ranges_of(self.assign)
 
     def place(self, key: str, value: object) -> str:
         """Return the start of an error about *key*.
@@ -439,7 +446,8 @@ def shared_by_replays(
             continue
         if replay.client["bootstrap_servers"] != other.client["bootstrap_servers"]:
             continue
-        topics = sorted({partition.topic for partition in replay.ranges})
+        times = {one if isinstance(one, str) else one.topic for one in replay.time_ranges}
+        topics = sorted(times | {partition.topic for partition in replay.ranges})
         shared_topic = next(filter(other.subscription.reads, topics), None)
         if shared_topic is not None:
             yield replay, other, shared_topic

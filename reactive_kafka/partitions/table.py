@@ -33,7 +33,7 @@ class PartitionTable:
         is_static: bool = False,
         policy: MetadataPolicy | None = None,
         starts: Mapping[TopicPartition, StartChoice] | None = None,
-        ranges: Mapping[TopicPartition, Ranges] | None = None,
+        ranges: dict[TopicPartition, Ranges] | None = None,
     ) -> None:
         self.ranges = {} if ranges is None else ranges
         self.policy = MetadataPolicy() if policy is None else policy
@@ -149,6 +149,17 @@ class PartitionTable:
         partition.assignment = self._assignments
         partition.start.begin_assignment()
         partition.fetch.begin_assignment()
+
+    def found_range(self, partition: Partition, ranges: Ranges, start: StartChoice) -> None:
+        """Read these offsets of a partition only; they are those of a range of times.
+
+        Args:
+            start: Where reading starts, unless something else was chosen.
+        """
+        self.ranges[partition.id] = ranges
+        partition.ranges = ranges
+        if partition.start.configured is None:
+            partition.start.configured = start
 
     def drain(self, names: Collection[TopicPartition] | None = None) -> list[Partition]:
         """These partitions (None: all) are about to go: take no record of them any more.

@@ -8,6 +8,7 @@ import asyncio
 import subprocess
 import sys
 import uuid
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from textwrap import dedent
 
@@ -135,6 +136,30 @@ async def test_ranges_are_replayed_without_a_group(kafka: str, tmp_path: Path) -
         299,
     ]
     assert "goes up to 400, but its log ends at 300" in ran.stderr
+
+
+async def test_a_range_of_times_is_replayed_in_all_partitions(kafka: str, tmp_path: Path) -> None:
+    topic = f"orders-{uuid.uuid4().hex[:8]}"
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+    await admin.start()
+    try:
+        # The third partition stays empty.
+        await admin.create_topics([NewTopic(topic, 3, 1)])
+    finally:
+        await admin.close()
+    now = datetime.now(UTC).replace(microsecond=0)
+    async with AIOKafkaProducer(bootstrap_servers=kafka) as producer:
+        for partition, minutes in ((0, (60, 50, 40, 30)), (1, (55, 31, 10))):
+            for minute in minutes:
+                stamp = int((now - timedelta(minutes=minute)).timestamp() * 1000)
+                value = b"%d" % minute
+                await producer.send_and_wait(topic, value, partition=partition, timestamp_ms=stamp)
+    first, last = ((now - timedelta(minutes=ago)).isoformat() for ago in (50, 30))
+    ran = await asyncio.to_thread(
+        backfill, tmp_path, kafka, f'assign = ["{topic}:*@{first}..{last}"]'
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert sorted(ran.stdout.splitlines()) == ["0 1 50", "0 2 40", "1 1 31"]
 
 
 async def test_partitions_that_are_added_to_a_whole_topic_are_read_from_their_beginning(

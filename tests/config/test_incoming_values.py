@@ -19,6 +19,7 @@ from reactive_kafka.config.incoming_kinds import (
     AssignedTopic,
     ranges_of,
     retry_delay_ms,
+    time_ranges_of,
 )
 from tests.config.loading import incoming, loaded, only_problem
 
@@ -122,6 +123,20 @@ def test_the_contracts_forms_of_assign_say_where_reading_begins() -> None:
         (["t:00", "t:0"], "t:0 is here twice, and not each time with a range"),
         (["t:0:1", "t:0:5..6"], "t:0 is here twice, and not each time with a range"),
         (["t:*", "t:*"], "t:* is here twice"),
+        (["t:*@2026-11-21T00:00:00Z"], "'t:*@2026-11-21T00:00:00Z' has one time"),
+        (["t:*@2026-11-21T00:00:00Z..2026-11-22T00:00:00"], "has no zone"),
+        (["t:*@2026-11-22T00:00:00Z..2026-11-21T00:00:00Z"], "ends before it begins"),
+        (["t:0@2026-11-21T00:00:00Z..2026-11-21T01:00:00+01:00"], "or is empty"),
+        (["t:0@2026-11-21T00:00:00Z.."], "cannot be read"),
+        (["t:0@2026-11-21T00:00:00Z...2026-11-22T00:00:00Z"], "cannot be read"),
+        (
+            ["t:0@2026-11-21T00:00:00Z..2026-11-22T00:00:00Z", "t:0:1..2"],
+            "t:0 is here twice, and not each time with a range",
+        ),
+        (
+            ["t:0:1..2", "t:*@2026-11-21T00:00:00Z..2026-11-22T00:00:00Z"],
+            "t:* includes partition 0 already",
+        ),
         (["t:0:1..3", "t:*"], "t:* includes partition 0 already"),
         (["t:*:5"], "'t:*:5' cannot be read"),
         (["t:0:-1..3"], "'t:0:-1..3' cannot be read"),
@@ -150,7 +165,16 @@ def test_partitions_that_cannot_be_read_name_the_form(written: object, said: str
 
 
 @pytest.mark.parametrize(
-    "item", ["orders:0@time", "my_topic:3@now", "orders:1@2026", "orders:0@2026-13-01", "o:0@-1"]
+    "item",
+    [
+        "orders:*@soon..now",
+        "orders:*@2026-13-01T00:00:00Z..2026-12-01T00:00:00Z",
+        "orders:0@time",
+        "my_topic:3@now",
+        "orders:1@2026",
+        "orders:0@2026-13-01",
+        "o:0@-1",
+    ],
 )
 @pytest.mark.parametrize("is_listed", [True, False])
 def test_an_item_whose_time_cannot_be_read_is_shown_as_it_stands(
@@ -185,9 +209,15 @@ def test_ranges_and_whole_topics_are_read_back_as_they_are_shown(
         for start, until in its
     ]
     assigned.append(AssignedTopic(topic="another." + "x" * 241))
+    start, until = datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 22, 1, 2, 3, tzinfo=UTC)
+    assigned.append(AssignedTopic(topic="times", start=start, until=until))
+    one_of_them = TopicPartition("times-of-one", 3)
+    assigned.append(AssignedPartition(partition=one_of_them, start=start, until=until))
     spelled = ASSIGN.show(tuple(assigned))
     assert ASSIGN.parse(spelled) == ASSIGN.parse(",".join(spelled)) == tuple(assigned)
     assert {one: list(its.pairs) for one, its in ranges_of(assigned).items()} == pairs
+    times = (start, until)
+    assert time_ranges_of(assigned) == {"times": times, one_of_them: times}
 
 
 def test_ranges_alone_need_no_group_and_commit_nothing_without_one() -> None:

@@ -167,3 +167,25 @@ def test_ranges_that_cannot_do_without_a_group_name_the_one_that_is_not_theirs(
 def test_the_client_does_not_commit_positions_of_ranges_by_itself() -> None:
     channel = {"assign": RANGES, "group_id": "replay", "enable_auto_commit": True}
     assert "move the group back" in only_problem({"incoming": {"orders": channel}})
+
+
+@pytest.mark.parametrize("item", ["orders:*@{}..{}", "orders:3@{}..{}"])
+def test_ranges_of_times_inherit_no_group_either(item: str, tmp_path: Path) -> None:
+    assign = item.format("2026-11-20T00:00:00Z", "2026-11-21T00:00:00Z")
+    replay = f'[incoming.orders]\nassign = ["{assign}"]\n'
+    settings = loaded(files(tmp_path, base_toml=TOML, replay_toml=replay)).incoming["orders"]
+    assert (settings.group_id, settings.commit_strategy) == (None, "ignore")
+    own = replay + 'group_id = "replay"\n'
+    settings = loaded(files(tmp_path, base_toml=TOML, replay_toml=own)).incoming["orders"]
+    assert (settings.group_id, settings.commit_strategy) == ("replay", "throttled")
+
+
+def test_a_range_of_times_has_no_group_of_another_channel_of_its_topic() -> None:
+    assign = "orders:*@2026-11-20T00:00:00Z..2026-11-21T00:00:00Z"
+    tables = {
+        "incoming": {
+            "orders": {"group_id": "billing"},
+            "replay": {"group_id": "billing", "assign": [assign]},
+        }
+    }
+    assert "also reads 'orders'" in only_problem(tables)

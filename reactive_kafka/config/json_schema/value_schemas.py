@@ -114,7 +114,9 @@ HEADER_VALUES = either(
     {"type": "string"},
     {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True},
 )
-_ASSIGNED = r"[a-zA-Z0-9._-]{1,249}:(\*|[0-9]{1,10}(:(-1|[0-9]{1,19}(\.\.[0-9]{1,19})?)|@[^,]+)?)"
+_ASSIGNED = (
+    r"[a-zA-Z0-9._-]{1,249}:(\*(@[^,]+)?|[0-9]{1,10}(:(-1|[0-9]{1,19}(\.\.[0-9]{1,19})?)|@[^,]+)?)"
+)
 ASSIGN = items(_ASSIGNED, listed=rf"\s*{_ASSIGNED.replace('[^,]', '.')}\s*")
 ORDERING_KEY = either(text(r"header:\s*\S[\s\S]*"), OBJECT)
 STORE = {"type": "string", "pattern": "://"}
