@@ -34,7 +34,7 @@ def command(row: Restarted) -> list[str]:
     if row.family == "java":
         classes = f"{_CLASSES}:{kafka_jars()}/*"
         # Six of them share the machine with the broker.
-        return [find_java(), "-Xmx128m", "-XX:+UseSerialGC", "-cp", classes, _SOURCE.stem, row.run]
+        return [find_java(), "-Xmx256m", "-XX:+UseSerialGC", "-cp", classes, _SOURCE.stem, row.run]
     return homes.python_command(row.family, row.run)
 
 

@@ -39,16 +39,16 @@ class Restarted:
 OURS = "reactive_kafka, `consumer`"
 _OURS = '`concurrency = 60`, `commit_interval = "1s"`'
 _AIOKAFKA = (
-    "`getmany`, then one task for each partition of the batch. The rebalance listener waits for "
-    "these tasks and commits. `session_timeout_ms` 45 s"
+    "`getmany`, a queue and a task for each partition. The rebalance listener drops what is queued, "
+    "waits for running handlers and commits. `session_timeout_ms` 45 s"
 )
 _CONFLUENT = (
-    "`poll` until the queue is empty, then one thread for each partition. `on_revoke` commits what "
-    "was handled and drops what was not"
+    "`poll`, a queue and a thread for each partition. `on_revoke` drops what is queued, waits for "
+    "running handlers and commits"
 )
 _JAVA = (
-    "`poll`, then one thread for each partition of the batch. `onPartitionsRevoked` commits what "
-    "was handled"
+    "`poll`, a queue and a thread for each partition. `onPartitionsRevoked` drops what is queued, "
+    "waits for running handlers and commits"
 )
 
 ROWS = (

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Collection, Sequence
+from collections import defaultdict, deque
+from collections.abc import Collection
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -48,58 +49,61 @@ async def _run(task: Task, assignor: Any) -> None:
     try:
         while not stop.is_set():
             await reader.turn()
-        await reader.commit()
+        await reader.finish()
     finally:
         await consumer.stop()
 
 
 class _Reader(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Handles the partitions of a batch at the same time, and commits what was handled."""
+    """A task for each partition that has records, and commits of what was handled."""
 
     def __init__(self, consumer: AIOKafkaConsumer, task: Task) -> None:
         self._consumer = consumer
         self._task = task
         self._diary = Diary(task.journal)
-        self._handling = asyncio.Lock()
+        self._queues: defaultdict[TopicPartition, deque[Any]] = defaultdict(deque)
+        self._handling: dict[TopicPartition, asyncio.Task[None]] = {}
+        # The positions behind the last records that were handled.
         self._positions: dict[TopicPartition, int] = {}
-        self._revocations = 0
         self._commit_at = time.monotonic() + _COMMIT_EVERY_S
 
     async def turn(self) -> None:
-        """Read a batch, handle it, commit if a second has passed."""
+        """Read what is there, commit if a second has passed."""
         batches = await self._consumer.getmany(timeout_ms=200, max_records=500)
-        revocations = self._revocations
-        async with self._handling:
-            # A batch that had to wait for the listener belongs to the assignment before it. The
-            # client reads it again.
-            if revocations == self._revocations:
-                await asyncio.gather(*(self._handle(*batch) for batch in batches.items()))
+        # Nothing is awaited until the records are queued: the listener runs before or after.
+        for partition, records in batches.items():
+            self._queues[partition].extend(records)
+            if partition not in self._handling:
+                self._handling[partition] = asyncio.create_task(self._handle(partition))
         if time.monotonic() >= self._commit_at:
             self._commit_at = time.monotonic() + _COMMIT_EVERY_S
-            await self.commit()
+            await self._commit()
 
-    async def _handle(self, partition: TopicPartition, records: Sequence[Any]) -> None:
-        for record in records:
+    async def _handle(self, partition: TopicPartition) -> None:
+        queue = self._queues[partition]
+        while queue:
+            record = queue.popleft()
             await asyncio.sleep(self._task.wait_s)
             self._diary.handled(record.value)
             self._positions[partition] = record.offset + 1
-
-    async def commit(self) -> None:
-        """Commit the positions behind all handled records."""
-        async with self._handling:
-            await self._commit()
+        del self._handling[partition]
 
     async def _commit(self) -> None:
         if self._positions:
             with contextlib.suppress(CommitFailedError, IllegalStateError):
-                await self._consumer.commit(self._positions)
+                await self._consumer.commit(dict(self._positions))
+
+    async def finish(self) -> None:
+        """Let running handlers end, drop what waits, and commit."""
+        for queue in self._queues.values():
+            queue.clear()
+        await asyncio.gather(*self._handling.values())
+        await self._commit()
+        self._positions.clear()
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        async with self._handling:
-            await self._commit()
-            self._positions.clear()
-            self._revocations += 1
-            self._diary.changed("revoked", (one.partition for one in revoked))
+        await self.finish()
+        self._diary.changed("revoked", (one.partition for one in revoked))
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         self._diary.changed("assigned", (one.partition for one in assigned))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -16,8 +16,6 @@ from benchmarks.rebalances.diary import Diary
 from benchmarks.rebalances.plan import PARTITIONS, SESSION_S
 
 _COMMIT_EVERY_S = 1.0
-_AT_MOST = 500
-"""Records that are taken from the client's queue at a time."""
 _NOT_OURS = (
     KafkaError._NO_OFFSET,
     KafkaError.ILLEGAL_GENERATION,
@@ -55,16 +53,18 @@ def _run(task: Task, settings: dict[str, str | int]) -> None:
 
 
 class _Reader:
-    """Handles the partitions of a batch at the same time, and commits what was handled."""
+    """A thread for each partition that has records, and commits of what was handled."""
 
     def __init__(self, task: Task, settings: dict[str, str | int]) -> None:
         self._task = task
         self._diary = Diary(task.journal)
-        # Partition -> records that were read and not handled.
-        self._read: defaultdict[int, list[Message]] = defaultdict(list)
+        self._threads = ThreadPoolExecutor(PARTITIONS)
+        # Guards the three below.
+        self._lock = threading.Lock()
+        self._queues: defaultdict[int, deque[Message]] = defaultdict(deque)
+        self._handling: dict[int, Future[None]] = {}
         # Partition -> the position behind the last record that was handled.
         self._positions: dict[int, int] = {}
-        self._threads = ThreadPoolExecutor(PARTITIONS)
         self._commit_at = time.monotonic() + _COMMIT_EVERY_S
         self._consumer = Consumer(
             {
@@ -83,33 +83,39 @@ class _Reader:
         )
 
     def turn(self) -> None:
-        """Read what is there, handle it, commit if a second has passed."""
-        # Callbacks run in poll(), while no handler runs.
+        """Read a record, commit if a second has passed."""
         message = self._consumer.poll(0.2)
-        for _ in range(_AT_MOST):
-            if message is None:
-                break
-            if message.error() is None:
-                self._read[message.partition() or 0].append(message)
-            message = self._consumer.poll(0)
-        list(self._threads.map(self._handle, self._read.values()))
-        self._read.clear()
+        if message is not None and message.error() is None:
+            self._queue(message.partition() or 0, message)
         if time.monotonic() >= self._commit_at:
             self._commit_at = time.monotonic() + _COMMIT_EVERY_S
-            self._commit(self._positions, waits=False)
+            self._commit(waits=False)
 
-    def _handle(self, messages: list[Message]) -> None:
-        for message in messages:
+    def _queue(self, partition: int, message: Message) -> None:
+        with self._lock:
+            self._queues[partition].append(message)
+            if partition not in self._handling:
+                self._handling[partition] = self._threads.submit(self._handle, partition)
+
+    def _handle(self, partition: int) -> None:
+        while True:
+            with self._lock:
+                if not self._queues[partition]:
+                    del self._handling[partition]
+                    return
+                message = self._queues[partition].popleft()
             time.sleep(self._task.wait_s)
             self._diary.handled(message.value() or b"")
-            self._positions[message.partition() or 0] = (message.offset() or 0) + 1
+            with self._lock:
+                self._positions[partition] = (message.offset() or 0) + 1
 
-    def _commit(self, partitions: Collection[int], *, waits: bool) -> None:
-        offsets = [
-            TopicPartition(self._task.topic, number, self._positions[number])
-            for number in partitions
-            if number in self._positions
-        ]
+    def _commit(self, partitions: Collection[int] | None = None, *, waits: bool) -> None:
+        with self._lock:
+            offsets = [
+                TopicPartition(self._task.topic, number, position)
+                for number, position in self._positions.items()
+                if partitions is None or number in partitions
+            ]
         if not offsets:
             return
         try:
@@ -121,22 +127,34 @@ class _Reader:
             if error.args[0].code() not in _NOT_OURS:
                 raise
 
+    def _finish(self, partitions: Collection[int]) -> None:
+        """Let running handlers end, and drop what waits."""
+        with self._lock:
+            for number in partitions:
+                self._queues[number].clear()
+            running = [self._handling[one] for one in partitions if one in self._handling]
+        wait(running)
+
+    def _forget(self, partitions: Collection[int]) -> None:
+        with self._lock:
+            for number in partitions:
+                self._positions.pop(number, None)
+
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._diary.changed("assigned", (one.partition for one in partitions))
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._commit([one.partition for one in partitions], waits=True)
-        self._forget(partitions)
-        self._diary.changed("revoked", (one.partition for one in partitions))
+        numbers = [one.partition for one in partitions]
+        self._finish(numbers)
+        self._commit(numbers, waits=True)
+        self._forget(numbers)
+        self._diary.changed("revoked", numbers)
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._forget(partitions)
-        self._diary.changed("lost", (one.partition for one in partitions))
-
-    def _forget(self, partitions: list[TopicPartition]) -> None:
-        for one in partitions:
-            self._read.pop(one.partition, None)
-            self._positions.pop(one.partition, None)
+        numbers = [one.partition for one in partitions]
+        self._finish(numbers)
+        self._forget(numbers)
+        self._diary.changed("lost", numbers)
 
     def close(self) -> None:
         """Leave the group. The last commit is made when the partitions are revoked."""

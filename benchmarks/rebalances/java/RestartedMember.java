@@ -7,14 +7,16 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
-import java.util.concurrent.Callable;
+import java.util.Queue;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -22,7 +24,6 @@ import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
@@ -46,6 +47,9 @@ public final class RestartedMember implements ConsumerRebalanceListener {
     private final long waitMs;
     private final OutputStream journal;
     private final ExecutorService threads = Executors.newCachedThreadPool();
+    /** Records that wait for their handler. Guards {@code handling}, too. */
+    private final Map<TopicPartition, Queue<ConsumerRecord<byte[], byte[]>>> queues = new HashMap<>();
+    private final Map<TopicPartition, Future<Void>> handling = new HashMap<>();
     private final Map<TopicPartition, OffsetAndMetadata> positions = new ConcurrentHashMap<>();
     private volatile boolean stops;
 
@@ -110,8 +114,7 @@ public final class RestartedMember implements ConsumerRebalanceListener {
         consumer.subscribe(List.of(topic), this);
         long commitAt = System.nanoTime() + COMMIT_EVERY_NS;
         while (!stops) {
-            // Callbacks run in poll(), while no handler runs.
-            handle(consumer.poll(Duration.ofMillis(200)));
+            consumer.poll(Duration.ofMillis(200)).forEach(this::queue);
             if (System.nanoTime() >= commitAt) {
                 commitAt = System.nanoTime() + COMMIT_EVERY_NS;
                 consumer.commitAsync(Map.copyOf(positions), (offsets, error) -> {});
@@ -122,23 +125,51 @@ public final class RestartedMember implements ConsumerRebalanceListener {
         threads.shutdown();
     }
 
-    /** Handles the partitions of a batch at the same time, and the records of each in their order. */
-    private void handle(ConsumerRecords<byte[], byte[]> batch) throws Exception {
-        List<Callable<Void>> calls = new ArrayList<>();
-        for (TopicPartition partition : batch.partitions()) {
-            calls.add(() -> {
-                for (ConsumerRecord<byte[], byte[]> record : batch.records(partition)) {
-                    Thread.sleep(waitMs);
-                    String place = new String(
-                            record.value(), PLACE_BEGIN, PLACE_END - PLACE_BEGIN, StandardCharsets.US_ASCII);
-                    write("handled", place);
-                    positions.put(partition, new OffsetAndMetadata(record.offset() + 1));
-                }
-                return null;
-            });
+    private void queue(ConsumerRecord<byte[], byte[]> record) {
+        TopicPartition partition = new TopicPartition(record.topic(), record.partition());
+        synchronized (queues) {
+            queues.computeIfAbsent(partition, one -> new ArrayDeque<>()).add(record);
+            if (!handling.containsKey(partition)) {
+                handling.put(partition, threads.submit(() -> handle(partition)));
+            }
         }
-        for (Future<Void> call : threads.invokeAll(calls)) {
-            call.get();
+    }
+
+    /** Handles the records of a partition in their order, until none waits. */
+    private Void handle(TopicPartition partition) throws InterruptedException {
+        while (true) {
+            ConsumerRecord<byte[], byte[]> record;
+            synchronized (queues) {
+                record = queues.get(partition).poll();
+                if (record == null) {
+                    handling.remove(partition);
+                    return null;
+                }
+            }
+            Thread.sleep(waitMs);
+            write("handled", new String(
+                    record.value(), PLACE_BEGIN, PLACE_END - PLACE_BEGIN, StandardCharsets.US_ASCII));
+            positions.put(partition, new OffsetAndMetadata(record.offset() + 1));
+        }
+    }
+
+    /** Lets running handlers end, and drops what waits. */
+    private void finish(Collection<TopicPartition> partitions) {
+        List<Future<Void>> running = new ArrayList<>();
+        synchronized (queues) {
+            for (TopicPartition partition : partitions) {
+                queues.getOrDefault(partition, new ArrayDeque<>()).clear();
+                if (handling.containsKey(partition)) {
+                    running.add(handling.get(partition));
+                }
+            }
+        }
+        for (Future<Void> one : running) {
+            try {
+                one.get();
+            } catch (InterruptedException | ExecutionException error) {
+                throw new IllegalStateException(error);
+            }
         }
     }
 
@@ -149,6 +180,7 @@ public final class RestartedMember implements ConsumerRebalanceListener {
 
     @Override
     public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+        finish(partitions);
         Map<TopicPartition, OffsetAndMetadata> handled = new HashMap<>(positions);
         handled.keySet().retainAll(partitions);
         try {
@@ -162,6 +194,7 @@ public final class RestartedMember implements ConsumerRebalanceListener {
 
     @Override
     public void onPartitionsLost(Collection<TopicPartition> partitions) {
+        finish(partitions);
         positions.keySet().removeAll(partitions);
         changed("lost", partitions);
     }
