@@ -237,6 +237,11 @@ class Message(Delivery, Generic[T]):
         after this message, or neither is. The block is not entered while the store is unavailable.
         If it raises, nothing is stored.
 
+        If the handler sends to a channel with ``outbox = true``, the transaction is committed when
+        the handler has returned, and an error behind the block rolls it back. What it returns, and
+        what it passes to ``await connection.send(value)``, is stored with it and sent to Kafka
+        later, at least once.
+
         Raises:
             CheckpointError: The channel's store has no transactions, or a record before this one is
                 unsettled.

@@ -256,6 +256,7 @@ async def test_a_batch_may_have_a_transaction_for_each_message() -> None:
 async def test_during_an_outage_records_are_acked_and_all_is_relayed_within_10_s_of_its_end() -> (
     None
 ):
+    """Row G8 of the faults."""
     rows = Rows()
     app = outbox_app(rows)
 

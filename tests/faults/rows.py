@@ -136,6 +136,7 @@ G4 | the store is stopped, killed, slow | no commit goes ahead of the store
 G5 | states are corrupt, foreign, too old or too new | refused with an explanation
 G6 | two owners write | the late write is refused
 G7 | state and position | both are stored, or neither
+G8 | a crash between a transaction and its events, or Kafka is away | the events wait in the outbox, and each is sent
 H-1 | the dead-letter topic is missing or forbidden | the record stays unsettled; not ready
 H-2 | a dead letter is too large | headers are shortened, or it is reported
 H-3 | the brokers of dead letters are away | written when they are back

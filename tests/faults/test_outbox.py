@@ -27,8 +27,8 @@ from tests.harness.postgres import Postgres
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres]
 
 PARTITIONS = 4
-ORDERS = 2000
-KILLS = 8
+ORDERS = 1500
+KILLS = 6
 SERVICE = "tests.faults.outbox_service"
 CONFIG = """
 [kafka]
@@ -100,6 +100,7 @@ def start(config: Path) -> subprocess.Popen[bytes]:
 async def test_rows_and_events_are_the_same_set_whenever_a_process_is_killed(
     kafka: str, postgres_server: Postgres, tmp_path: Path, chance: random.Random
 ) -> None:
+    """Row G8 of the faults."""
     name = uuid.uuid4().hex[:8]
     config = tmp_path / "service.toml"
     store = sql_url(postgres_server, "asyncpg")
