@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from reactive_kafka import App, Batch, Message
 from reactive_kafka.testing import TestApp
+from tests.app.checkpoints import Rows, app_on, row
 from tests.app.helpers import (
     committed,
     facts,
@@ -22,6 +23,7 @@ from tests.app.helpers import (
     tp,
     until,
 )
+from tests.app.test_exactly_once import app_with as exactly_once_app
 
 if TYPE_CHECKING:
     from reactive_kafka.records import RawRecord
@@ -199,6 +201,42 @@ async def test_where_nothing_is_selected_the_position_moves_and_the_channel_catc
         await until(lambda: committed(test) == 1000)
         await until(lambda: caught_up == [1])
         assert totals(test) == (0, 0, {"filter": 1000})
+
+
+@pytest.mark.parametrize("selects", ["headers", "filter"])
+@in_virtual_time
+async def test_exactly_once_and_a_store_pass_what_is_not_selected(selects: str) -> None:
+    how: dict[str, Any] = {"filter_headers": {"service": "ours"}}
+    if selects == "filter":
+        how = {"filter": f"{HERE}:is_ours"}
+    rows = Rows()
+    stored = app_on(rows, **how)
+    exactly_once = exactly_once_app(**how)
+
+    @stored.incoming("orders")
+    async def note(value: bytes) -> None: ...
+
+    @exactly_once.incoming("orders")
+    @exactly_once.outgoing("invoices")
+    async def send(value: bytes) -> bytes:
+        return value
+
+    for app in (stored, exactly_once):
+        async with running(app) as test:
+            for service in ("theirs", "ours", "theirs", "theirs"):
+                produce(test, service.encode(), service)
+            await until(lambda app=app: totals_of(app) == (1, 3))
+            if app is exactly_once:
+                await until(lambda: committed(test) == 4, 30)
+                assert [record.value for record in test.records("invoices")] == [b"ours"]
+            else:
+                await until(lambda: row(rows).position == 4, 30)
+
+
+def totals_of(app: App) -> tuple[int, int]:
+    """Acked, and skipped by the filter."""
+    found = app.channel("orders").facts().totals.get(tp())
+    return (found.acked, found.skipped.get("filter", 0)) if found else (0, 0)
 
 
 @in_virtual_time

@@ -619,3 +619,36 @@ async def test_ranges_in_the_group_of_live_members_come_to_an_end(
         assert ("has members" in caplog.text) is bool(code)
         assert test.app.health().live.is_up
     await broker.close()
+
+
+@pytest.mark.parametrize("takes_batches", [False, True])
+@in_virtual_time
+async def test_it_ends_where_what_comes_last_is_skipped_by_its_headers(takes_batches: bool) -> None:
+    app = make_app(filter_headers={"service": "ours"}, batch_max_wait="10s")
+    seen: list[int] = []
+
+    async def one(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+
+    async def many(batch: Batch[bytes]) -> None:
+        seen.extend(message.offset for message in batch)
+
+    app.incoming("orders")(many if takes_batches else one)
+    broker = make_broker(1)
+    for number in range(100):
+        service = b"ours" if number % 10 == 0 else b"theirs"
+        broker.produce("orders", b"", partition=0, headers=[("service", service)])
+    assert await run_to_its_end(app, broker, within_s=30) == 0
+    assert seen == list(range(0, 100, 10))
+    assert broker.committed("billing")[tp()].offset == 100
+    await broker.close()
+
+
+@in_virtual_time
+async def test_it_ends_where_each_record_is_larger_than_the_bytes_in_flight() -> None:
+    app = make_app(max_in_flight_bytes=1, concurrency=3)
+    seen = noting(app, takes_s=0.01)
+    broker = broker_with(50, 50)
+    assert await run_to_its_end(app, broker, within_s=30) == 0
+    assert sorted(seen) == [(partition, offset) for partition in (0, 1) for offset in range(50)]
+    await broker.close()
