@@ -1533,6 +1533,20 @@ MUTANTS = (
         "filter",
     ),
     Mutant(
+        "what is filtered undecoded is handled, too",
+        CHOOSING,
+        "            if self._choice.skips_late(record):\n                return\n            for branch",
+        "            self._choice.skips_late(record)\n            for branch",
+        "filter",
+    ),
+    Mutant(
+        "headers select nothing",
+        INTAKE,
+        "        if records and header_filter is not None:",
+        "        if not records and header_filter is not None:",
+        "filter",
+    ),
+    Mutant(
         "a stop leaves the timer of what is filtered",
         SKIPS,
         "            self._timer.cancel()\n",
