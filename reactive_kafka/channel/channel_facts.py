@@ -71,6 +71,7 @@ def channel_facts(
         commit_durations=commits.durations,
         handler_durations=calls.durations,
         retries=calls.retries,
+        stale_results=calls.stale_results,
         record_ages=totals.times.ages,
         delivery_delays=totals.times.delays,
         rebalances=dict(history.rebalances),

@@ -66,6 +66,7 @@ from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Ranges, Subscription, Topics
 
 OnUnreadable = Literal["wait", "skip", "fail"]
+StaleResults = Literal["send", "drop"]
 OnPoison = Literal["fail", "pause-partition", "dead-letter-queue", "warn"]
 Ordering = Literal["partition", "key", "unordered"]
 AckMode = Literal["post", "manual", "pre", "none"]
@@ -347,6 +348,11 @@ class IncomingSettings:
     drain_timeout_s: float = setting(TIME, "30s", "How long a stop waits for records in flight.")
     revoke_grace_s: float = setting(
         TIME, "5s", "How long a revocation waits for records in flight."
+    )
+    stale_results: StaleResults = setting(
+        choice(*get_args(StaleResults)),
+        "send",
+        "What to do with what a handler returns after its partition is gone.",
     )
     keep_out_of_order_acks: bool = setting(
         BOOLEAN,

@@ -45,8 +45,8 @@ class Sends(Protocol):
     async def answer_batch(self, result: Any, batch: Batch[Any]) -> None:
         """Send the result for a batch, and settle what is still open. Raises as :meth:`answer`."""
 
-    async def write(self, result: Any, source: RawRecord | None = None) -> None:
-        """Send the result for a record, and settle nothing. Raises as :meth:`answer`.
+    async def write(self, result: Any, message: Message[Any]) -> None:
+        """Send the result for a message, and settle nothing. Raises as :meth:`answer`.
 
         Returns when the result is written.
         """

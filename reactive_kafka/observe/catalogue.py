@@ -161,6 +161,12 @@ RECORD_AGE = _histogram(
     _CHANNEL,
     "Time from a record's timestamp until it was settled, with all before it in its partition.",
 )
+STALE_RESULTS = _counter(
+    "stale_results_total",
+    "calls",
+    _CHANNEL,
+    "Handler calls whose result was not sent, because the partition was gone (stale_results).",
+)
 RETRIES = _counter(
     "retries_total", "calls", _CHANNEL, "Handler calls for a record after the first one."
 )

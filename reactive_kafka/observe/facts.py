@@ -226,6 +226,8 @@ class ChannelFacts:
     abandoned_handlers: int
     # on_unreadable -> offsets that could not be read.
     unreadable: Mapping[str, int] = field(default_factory=dict)
+    # Results that were not sent, because the partition of their record was gone.
+    stale_results: int = 0
     # More reasons why it is not ready, such as an unknown position or a failed commit.
     not_ready: tuple[str, ...] = ()
     # The failure strategies of the settings. Metrics count nacks by them.

@@ -202,6 +202,7 @@ def _channel(facts: ChannelFacts) -> Iterator[Sample]:
     yield names.HANDLER_DURATION, facts.handler_durations, channel
     yield names.DELIVERY_DELAY, facts.delivery_delays, channel
     yield names.RECORD_AGE, facts.record_ages, channel
+    yield names.STALE_RESULTS, facts.stale_results, channel
     yield names.RETRIES, facts.retries, channel
     yield names.OUTPUTS_LOST, sum(totals.outputs_lost for totals in facts.totals.values()), channel
     yield names.PAUSED_PARTITIONS, sum(partition.paused for partition in facts.partitions), channel

@@ -146,7 +146,7 @@ class Outputs:
         """
         try:
             if self._waits:
-                await self.write(result, message.record)
+                await self._write(result, message.record)
                 if self._settles:
                     await message.ack()
             else:
@@ -174,7 +174,7 @@ class Outputs:
         A message that a refused Record names as its origin is nacked, and the others are written.
         """
         try:
-            await self.write(result, batch=batch if self._settles else None)
+            await self._write(result, batch=batch if self._settles else None)
         except BaseException as error:
             if self._is_of_output(error):
                 _report_lost(batch, error)
@@ -187,7 +187,11 @@ class Outputs:
         """
         return not self._yields or isinstance(error, EncodeError | BrokerError | ConfigError)
 
-    async def write(
+    async def write(self, result: Any, message: Message[Any]) -> None:
+        """Send the result of a message, and settle nothing. As :meth:`_write`."""
+        await self._write(result, message.record)
+
+    async def _write(
         self, result: Any, source: RawRecord | None = None, batch: Batch[Any] | None = None
     ) -> None:
         """Send a result, or all that a generator yields; returns when the brokers have it.
@@ -301,7 +305,7 @@ class TransactionalOutputs:
         """Commit the result with the positions of the batch. As :meth:`ExactlyOnce.run`."""
         await self._transactions.run(batch, partial(self._produce, result, None))
 
-    async def write(self, result: Any, source: RawRecord | None = None) -> None:
+    async def write(self, result: Any, message: Message[Any]) -> None:
         """Refuse: a broadcast cannot be exactly once, and start-up says so.
 
         Raises:

@@ -79,7 +79,7 @@ class OutboxOutputs:
         """Store the result of a batch; the caller settles what is still open."""
         await self._store(result, batch, batch.transaction)
 
-    async def write(self, result: Any, source: RawRecord | None = None) -> None:
+    async def write(self, result: Any, message: Message[Any]) -> None:
         """Refuse: a broadcast has no transaction, and start-up says so.
 
         Raises:

@@ -33,6 +33,8 @@ def unused_settings(
     for key in ("attempt_timeout", "concurrency_per_partition", "limit"):
         if not handlers and key in own:
             yield f"{own[key]}: has no effect: no handler has this channel"
+    if not any(handler.outgoing for handler in handlers) and "stale_results" in own:
+        yield f"{own['stale_results']}: has no effect: no handler of the channel sends anything"
     if settings.broadcast and "broadcast" in own and len(handlers) < 2:
         count = "one handler" if handlers else "no handler"
         yield f"{own['broadcast']}: has no effect: the channel has {count}"

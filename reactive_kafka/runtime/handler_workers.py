@@ -30,6 +30,8 @@ from reactive_kafka.handlers.blocking_calls import as_async
 from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.handlers.middleware import around_send, generating, in_middleware, takes_message
 from reactive_kafka.handlers.signature import Shape
+from reactive_kafka.observe.events import StaleResultDropped
+from reactive_kafka.outgoing.fresh_outputs import FreshOutputs
 from reactive_kafka.outgoing.handler_outputs import Outputs, TransactionalOutputs
 from reactive_kafka.outgoing.outbox_outputs import OutboxOutputs
 from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
@@ -39,6 +41,7 @@ from reactive_kafka.planning.channel_plans import HandlerPlan, IncomingPlan, Mem
 from reactive_kafka.tracing.channel_watch import CallWatch
 from reactive_kafka.verdicts.attempt_time import within
 from reactive_kafka.verdicts.delivery_hook import Call
+from reactive_kafka.verdicts.message import Message
 from reactive_kafka.verdicts.unawaited import checking
 
 
@@ -179,6 +182,10 @@ def _invocation(
         hook = setup.acknowledger.hook
         if targets and isinstance(hook, ExactlyOnce):
             return replace(made, emit=make_transactional(transactions=hook))
+        # The transaction of an outbox is refused once its partition is gone.
+        if isinstance(outputs, Outputs) and setup.settings.stale_results == "drop":
+            dropped = partial(_dropped, setup)
+            return replace(made, emit=FreshOutputs(outputs, yields=handler.yields, dropped=dropped))
         return made
 
     return make
@@ -195,6 +202,16 @@ def _nested(
     if outer is None or inner is None:
         return outer or inner
     return lambda call: outer(inner(call))
+
+
+def _dropped(setup: WorkerSetup, message: Message[Any]) -> None:
+    """Count and report a result that is not sent."""
+    setup.totals.stale_results += 1
+    setup.channel.observer.on(
+        StaleResultDropped(
+            channel=setup.settings.name, partition=message.topic_partition, offset=message.offset
+        )
+    )
 
 
 def _attempt_limit(setup: WorkerSetup, plan: HandlerPlan) -> Callable[[Call], Call] | None:

@@ -1,4 +1,4 @@
-"""``attempt_timeout`` and ``Later`` on a real Kafka."""
+"""``attempt_timeout``, ``Later`` and ``stale_results`` on a real Kafka."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import aiokafka
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from reactive_kafka import App, Later, Message
 from tests.broker.hazards.faults import until
@@ -51,7 +52,7 @@ async def committed(servers: str, topic: str) -> int | None:
         return position
 
 
-async def values_of(servers: str, topic: str) -> list[bytes | None]:
+async def values_of(servers: str, topic: str) -> list[bytes]:
     """The values that partition 0 of a topic has now."""
     partition = aiokafka.TopicPartition(topic, 0)
     async with AIOKafkaConsumer(
@@ -112,3 +113,57 @@ async def test_a_record_waits_with_its_partition_and_is_committed_in_its_place(k
         await until(lambda: calls[-1:] == [(b"behind", 1)], "the last record is handled")
     assert calls == [(b"first", 1), (b"later", 1), (b"later", 1), (b"behind", 1)]
     assert await committed(kafka, topic) == 3
+
+
+async def test_a_result_that_comes_after_the_partition_is_gone_is_dropped(kafka: str) -> None:
+    topic = f"orders-{uuid.uuid4().hex[:8]}"
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+    await admin.start()
+    await admin.create_topics([NewTopic(topic, 2, 1), NewTopic(f"{topic}-out", 1, 1)])
+    await admin.close()
+    async with AIOKafkaProducer(bootstrap_servers=kafka) as producer:
+        for number in range(2):
+            await producer.send_and_wait(topic, b"%d" % number, partition=number)
+    go_on = asyncio.Event()
+
+    def member(name: str, calls: list[bytes]) -> App:
+        app = App(
+            {
+                "kafka": {"bootstrap_servers": kafka},
+                "http": {"enabled": False},
+                "incoming": {
+                    "orders": {
+                        "topic": topic,
+                        "group_id": topic,
+                        "auto_offset_reset": "earliest",
+                        "concurrency": 2,
+                        "revoke_grace": "300ms",
+                        "stale_results": "drop",
+                    }
+                },
+                "outgoing": {"invoices": {"topic": f"{topic}-out"}},
+            }
+        )
+
+        @app.incoming("orders")
+        @app.outgoing("invoices")
+        async def handler(value: bytes) -> bytes:
+            calls.append(value)
+            if name == "old":
+                await go_on.wait()
+            return name.encode() + value
+
+        return app
+
+    of_old = list[bytes]()
+    of_new = list[bytes]()
+    old = member("old", of_old)
+    async with old:
+        await until(lambda: len(of_old) == 2, "both records are with the first member")
+        async with member("new", of_new):
+            await until(lambda: len(of_new) == 1, "one of them is with the second member")
+            go_on.set()
+            await until(lambda: old.channel("orders").facts().stale_results == 1, "one is dropped")
+    (lost,) = of_new
+    (kept,) = {b"0", b"1"} - {lost}
+    assert sorted(await values_of(kafka, f"{topic}-out")) == sorted([b"new" + lost, b"old" + kept])

@@ -419,7 +419,7 @@ def test_what_no_handler_looks_at_is_told(tmp_path: Path) -> None:
         f'[kafka]\ngroup_id = "g"\nbatch_max_wait = "3s"\n[incoming.orders]\n{batch}[incoming.batches]\n{batch}'
         '[incoming.clicks]\nspark = { mode = "ranges", batch_max_wait = "1s" }\n[incoming.nobody]\n'
         + batch
-        + 'attempt_timeout = "2s"\n'
+        + 'attempt_timeout = "2s"\nstale_results = "drop"\n'
         + "[incoming.usual]\nbatch_max_records = 500\n"
     )
     app = App(file)
@@ -438,6 +438,7 @@ def test_what_no_handler_looks_at_is_told(tmp_path: Path) -> None:
         f"{file}, line 13: [incoming.nobody] batch_max_records = 5: has no effect: no Batch handler has this channel",
         f"{file}, line 14: [incoming.nobody] batch_max_wait = '2s': has no effect: no Batch handler has this channel",
         f"{file}, line 15: [incoming.nobody] attempt_timeout = '2s': has no effect: no handler has this channel",
+        f"{file}, line 16: [incoming.nobody] stale_results = 'drop': has no effect: no handler of the channel sends anything",
     }
 
 

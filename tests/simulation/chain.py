@@ -85,6 +85,8 @@ class Chain:
         self.calls = Counter[bytes]()
         # The outputs of a batch name their messages, and some of them cannot be written.
         self.names_origins = self.kind == "batch" and not self.is_exact
+        # With dice of its own, so that the other draws stay what they were.
+        self.stale = random.Random(f"stale {self.seed}").choice(("send", "drop"))
 
     def is_refused(self, value: bytes) -> bool:
         """Whether the output of a record cannot be written."""
@@ -122,6 +124,7 @@ class Chain:
             "batch_max_records": 5,
             "batch_max_wait": "100ms",
             "revoke_grace": "1s",
+            "stale_results": self.stale,
             "session_timeout_ms": 6000,
             "heartbeat_interval_ms": 1000,
         }

@@ -450,7 +450,7 @@ def _sending_call(branch: Branch) -> Call:
         result = await invocation.call(message if invocation.wants_message else message.payload)
         await deliver_cancellation()
         if invocation.emit is not None:
-            await invocation.emit.write(result, message.record)
+            await invocation.emit.write(result, message)
 
     call = called if invocation.around is None else invocation.around(called)
     if branch.read is None:

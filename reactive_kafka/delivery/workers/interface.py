@@ -172,6 +172,8 @@ class HandlerTotals:
     retries: int = 0
     # Handlers that were cancelled for poison, and did not end.
     abandoned: int = 0
+    # Results that were not sent, because the partition of their record was gone.
+    stale_results: int = 0
     durations: DurationHistogram = field(default_factory=DurationHistogram)
 
 

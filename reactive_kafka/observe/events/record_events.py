@@ -220,6 +220,16 @@ class HandlerSlow(ChannelEvent):
     grace_s: float
 
 
+@event("{partition} offset {offset}: its handler returned after the partition was gone; not sent")
+class StaleResultDropped(PartitionEvent):
+    """What a handler returned was not sent, because of ``stale_results = "drop"``.
+
+    The next owner of the partition handles the record again.
+    """
+
+    offset: int
+
+
 @event()
 class StopWaits(ChannelEvent):
     """A stop waits for unsettled *records*, for at most *left_s* seconds more. Reported once."""
