@@ -111,6 +111,42 @@ async def test_a_result_between_a_revocation_and_the_assignment_waits_and_is_sen
 
 
 @in_virtual_time
+async def test_a_result_between_a_revocation_and_the_assignment_is_dropped_if_it_moves() -> None:
+    broker = make_broker(4)
+    leaves = Sending("leaves", stale_results="drop")
+    app = Sending("old", stale_results="drop")
+    other = Sending("new", stale_results="drop")
+    other.go_on.set()
+
+    @other.app.on_revoked("orders")
+    async def takes_long(partitions: Any) -> None:
+        await asyncio.sleep(4)
+
+    def shares() -> list[int]:
+        return sorted(len(partitions) for partitions in broker.members("billing").values())
+
+    async with (
+        running(leaves.app, broker=broker),
+        running(app.app, broker=broker) as test,
+        running(other.app, broker=broker),
+    ):
+        await until(lambda: shares() == [1, 1, 2], 60)
+        # The one of four partitions that moves when the first of three members leaves.
+        await send(test, b"slow", partition=2)
+        await until(lambda: app.calls == [b"slow"], 60)
+        await leaves.app.stop()
+        # It has let go, and the group waits for the other member.
+        await asyncio.sleep(2)
+        app.go_on.set()
+        await until(lambda: committed(test, 2) == 1, 60)
+        await asyncio.sleep(5)
+        assert other.calls == [b"slow"]
+        assert invoices(test) == [(b"slow", "new")]
+        assert facts(test).stale_results == 1
+    await broker.close()
+
+
+@in_virtual_time
 async def test_a_result_that_comes_after_the_stop_is_not_sent_and_nothing_hangs() -> None:
     app = Sending("old", stale_results="drop")
     async with running(app.app) as test:

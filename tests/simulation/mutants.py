@@ -833,8 +833,8 @@ MUTANTS = (
     Mutant(
         "an attempt that a pause has held up is kept",
         "delivery/workers/waits.py",
-        "            self._paused.pop(worker, None)\n",
-        "            pass\n",
+        "                self._paused.pop(worker, None)\n",
+        "                pass\n",
     ),
     Mutant(
         "a nack that nobody awaits holds no lane",
@@ -1318,9 +1318,42 @@ MUTANTS = (
     Mutant(
         "a pause is ignored",
         PAUSES,
-        "        return bool(self._channel) or any(\n            partition in paused for paused in self._partitions.values()\n        )\n",
-        "        return False\n",
+        "        if self._channel or any(partition in paused for paused in self._partitions.values()):\n            return True\n",
+        "",
         "pause",
+    ),
+    Mutant(
+        "what a handler has asked to wait with its record does not wait",
+        PAUSES,
+        "        return any(held is None or partition in held for held in self._holds.values())\n",
+        "        return False\n",
+        "later",
+    ),
+    Mutant(
+        "a delay that a handler has asked for is not waited for",
+        "delivery/retry.py",
+        "is_due = await self._waits.until_due(worker, messages, later.delay_s)",
+        "is_due = await self._waits.until_due(worker, messages, later.delay_s / 2)",
+        "later",
+    ),
+    Mutant(
+        "an attempt that is due does not wait for the end of a pause",
+        "delivery/workers/waits.py",
+        "        while _is_paused(worker) and any(map(is_open, messages)):\n",
+        "        while False:\n",
+        "pause",
+    ),
+    Mutant(
+        "a handler that ignores the timeout of its attempt has handled its record",
+        "verdicts/attempt_time.py",
+        "        if not attempt.is_over:\n",
+        "        if failed is None or not attempt.is_over:\n",
+    ),
+    Mutant(
+        "a result is sent though nobody knows yet whose the partition is",
+        "outgoing/fresh_outputs.py",
+        "    while verdicts.is_held and not tracker.is_closed:\n",
+        "    while False:\n",
     ),
     Mutant(
         "a pause stops the client alone",
