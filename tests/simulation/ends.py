@@ -10,7 +10,9 @@ members that expire, a broker that is away; and records are written all the whil
 - E3: no position is committed past a record that is not settled.
 - E4: no position is committed behind a hole between ranges.
 - E5: in the end the positions are where the reading ended.
-- E6: every application comes to its end, with exit code 0.
+- E6: every application comes to its end, with exit code 0, also where another channel comes first
+  and gets more and more records.
+- E7: what that channel has at the start is handled before.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import asyncio
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from reactive_kafka import App, Batch, Message, TopicPartition
@@ -30,9 +33,14 @@ from tests.simulation.loop import run_seeded
 
 PARTITIONS, MOST = 3, 40
 GROUP, LETTERS, RETRIES = "billing", "dead-letter-topic-orders", "orders_retry_500"
-KINDS = ("group", "named", "whole", "ranges", "ranges without a group")
+KINDS = ("group", "named", "whole", "ranges", "ranges without a group", "ranges of times")
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+"""The time of offset 0. Each offset is a second later."""
+AFTER_SHARE = 0.2
 CALM_S = 600.0
 """Within that every run has come to its end."""
+FIRSTS = 5
+"""Records of the channel that comes first, at the start."""
 FAULTS = ("commit-fails", "commit-lost", "commit-late", "away", "rebalance", "expire")
 EXPECTED = (
     *KINDS,
@@ -44,8 +52,14 @@ EXPECTED = (
     "ignored",
     "hole",
     "beyond the end",
+    "after",
 )
 """What must have happened in a run of many seeds."""
+
+
+def _time(offset: int) -> str:
+    """The time of a record, as users write it."""
+    return (NOON + timedelta(seconds=offset)).isoformat()
 
 
 @dataclass
@@ -78,6 +92,11 @@ class Ends:
             self.strategy = "ignore"
         self.is_batch = dice.random() < 0.3
         self.members = 2 if self.kind == "group" and dice.random() < 0.5 else 1
+        # Another channel comes first, whose topic gets more and more records. Of its own dice, so
+        # that the other seeds stay what they were.
+        is_drawn = random.Random(f"after {self.seed}").random() < AFTER_SHARE
+        self.comes_after = is_drawn and self.members == 1
+        self.firsts = 0
 
     # what is there
 
@@ -86,7 +105,9 @@ class Ends:
         dice, broker = self.dice, self.broker
         broker.create_topic("orders", PARTITIONS)
         for partition in range(PARTITIONS):
-            for _ in range(dice.choice((0, 1, 10, MOST))):
+            # A range of times needs two records that are there.
+            amounts = (10, MOST) if self.kind == "ranges of times" else (0, 1, 10, MOST)
+            for _ in range(dice.choice(amounts)):
                 self.write(partition)
                 if dice.random() < 0.05:
                     broker.append_markers(tp(partition), dice.choice((1, 3)))
@@ -95,11 +116,16 @@ class Ends:
             self.ends[partition] = broker.end(tp(partition))
         for partition in range(PARTITIONS):
             if self.kind.startswith("ranges") and (partition == 0 or dice.random() < 0.7):
-                self.pairs[partition] = self._ranges(self.ends[partition])
+                self.pairs[partition] = self._ranges(partition)
             offsets = {record.offset for record in broker.log(tp(partition))}
             self.wanted |= {(partition, one) for one in offsets if self.reads(partition, one)}
 
-    def _ranges(self, end: int) -> list[tuple[int, int]]:
+    def _ranges(self, partition: int) -> list[tuple[int, int]]:
+        end = self.ends[partition]
+        if self.kind == "ranges of times":
+            there = [record.offset for record in self.broker.log(tp(partition))]
+            first, last = sorted(self.dice.sample(there, k=2))
+            return [(first, last)]
         bounds = sorted(
             self.dice.sample(range(max(end, 8) + 12), k=2 * self.dice.choice((1, 1, 2, 3)))
         )
@@ -117,7 +143,10 @@ class Ends:
         value = b"%d-%d" % (partition, self.broker.end(tp(partition)))
         share = self.dice.random()
         (self.bad if share < 0.06 else self.flaky if share < 0.15 else set()).add(value)
-        self.broker.produce("orders", value, partition=partition)
+        at = NOON + timedelta(seconds=self.broker.end(tp(partition)))
+        self.broker.produce(
+            "orders", value, partition=partition, timestamp_ms=int(at.timestamp() * 1000)
+        )
 
     # the applications
 
@@ -148,13 +177,27 @@ class Ends:
             channel["assign"] = [f"orders:{number}" for number in range(PARTITIONS)]
         elif self.kind == "whole":
             channel["assign"] = ["orders:*"]
+        elif self.kind == "ranges of times":
+            channel["assign"] = [
+                f"orders:{partition}@{_time(start)}..{_time(until)}"
+                for partition, its in self.pairs.items()
+                for start, until in its
+            ]
         elif self.kind.startswith("ranges"):
             channel["assign"] = [
                 f"orders:{partition}:{start}..{until}"
                 for partition, its in self.pairs.items()
                 for start, until in its
             ]
-        app = App({"incoming": {"orders": channel}, "http": {"enabled": False}})
+        incoming = {"orders": channel}
+        if self.comes_after:
+            channel["after"] = ["first"]
+            incoming["first"] = {
+                "group_id": "first",
+                "auto_offset_reset": "earliest",
+                "commit_interval": "200ms",
+            }
+        app = App({"incoming": incoming, "http": {"enabled": False}})
         app._connector, app._clock = self.broker.connector(), self.broker._state.clock
 
         async def single(message: Message[bytes]) -> None:
@@ -168,9 +211,26 @@ class Ends:
                     message.nack(error)
 
         app.incoming("orders")(batch if self.is_batch else single)
+        if self.comes_after:
+            app.incoming("first")(self._first)
         return app
 
+    async def _first(self, message: Message[bytes]) -> None:
+        self.firsts += 1
+        if self.handled and self.firsts > FIRSTS:
+            self.bites["after"] += 1
+        await asyncio.sleep(0.1)
+
+    async def _write_firsts(self) -> None:
+        """Write to the topic of the other channel, faster than that handles it."""
+        while not self.are_over:
+            self.broker.produce("first", b"")
+            await asyncio.sleep(0.05)
+
     async def _work(self, message: Message[bytes]) -> None:
+        # Nobody waits for what an outage hides.
+        if self.comes_after and not self.bites["away"] and self.firsts < FIRSTS:
+            self.violations.append(f"E7, {message.payload!r} begins after {self.firsts} firsts")
         value = message.payload
         partition, offset = map(int, value.split(b"-"))
         if message.topic != "orders":
@@ -194,11 +254,19 @@ class Ends:
         self.fill()
         self.broker.watch_commits(GROUP, self._committed)
         disturbing = asyncio.create_task(self._disturb())
+        writing = None
+        if self.comes_after:
+            self.broker.create_topic("first", 1)
+            for _ in range(FIRSTS):
+                self.broker.produce("first", b"")
+            writing = asyncio.create_task(self._write_firsts())
         try:
             codes = await asyncio.gather(*(self._run(number) for number in range(self.members)))
         finally:
             self.are_over = True
             await disturbing
+            if writing is not None:
+                await writing
         if any(codes):
             self.violations.append(f"E6, exit codes {codes}")
         self.judge()
