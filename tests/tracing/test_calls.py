@@ -15,7 +15,7 @@ import pytest
 from opentelemetry import baggage, trace
 from opentelemetry.trace import SpanKind, StatusCode
 
-from reactive_kafka import App, Batch, Message
+from reactive_kafka import App, Batch, Later, Message
 from reactive_kafka.delivery.workers.pool import WorkerPool
 from tests.app.helpers import committed, in_virtual_time, inside, make_app, running, send
 from tests.tracing.helpers import Spans, context_of, is_child, number_of, producers
@@ -190,6 +190,26 @@ async def test_an_error_without_a_text_ends_its_span_too(
     assert span.status.status_code is StatusCode.ERROR
     assert dict(span.attributes or {})["error.type"] == "tests.tracing.test_calls.MuteError"
     assert "RuntimeError: no text" in capsys.readouterr().err
+
+
+@in_virtual_time
+async def test_a_call_that_asks_for_another_one_later_is_no_error(spans: Spans) -> None:
+    app = make_app()
+    asked: list[int] = []
+
+    @app.incoming("orders")
+    async def handler(value: int) -> None:
+        asked.append(value)
+        if len(asked) == 1:
+            raise Later("5s")
+
+    async with running(app) as test:
+        await send(test, 1)
+        await test.settled(timeout=30)
+    calls = spans.of("process orders")
+    assert len(calls) == 2
+    assert not any(call.status.status_code is StatusCode.ERROR for call in calls)
+    assert not any("error.type" in (call.attributes or {}) for call in calls)
 
 
 class Habit:
