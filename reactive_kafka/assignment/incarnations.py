@@ -142,6 +142,11 @@ class Incarnations:
         for name, topic in sorted(self._with_answers(names).items()):
             if topic.believed is None and topic.possible:
                 ids = " and ".join(sorted(topic.possible))
+                if len(topic.possible) == 1:
+                    return (
+                        f"the id of topic {name!r} is not known yet: "
+                        f"only some of the brokers have given it, as {ids}"
+                    )
                 return f"topic {name!r} was just created again: the brokers give {ids} as its id"
         return None
 

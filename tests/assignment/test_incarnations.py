@@ -61,6 +61,9 @@ def test_one_broker_alone_begins_no_belief() -> None:
     tell(known, said(1, "a"))
     assert known.id_of("orders") is None
     assert known.are_in_doubt(["orders"])
+    assert known.why_undecided(["orders"]) == (
+        "the id of topic 'orders' is not known yet: only some of the brokers have given it, as a"
+    )
 
 
 def test_brokers_that_disagree_at_first_are_not_believed_before_they_agree() -> None:
