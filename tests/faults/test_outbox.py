@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.postgres]
 
 PARTITIONS = 4
 ORDERS = 1500
-KILLS = 6
 SERVICE = "tests.faults.outbox_service"
 CONFIG = """
 [kafka]
@@ -97,8 +96,9 @@ def start(config: Path) -> subprocess.Popen[bytes]:
         )
 
 
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.long_faults)])
 async def test_rows_and_events_are_the_same_set_whenever_a_process_is_killed(
-    kafka: str, postgres_server: Postgres, tmp_path: Path, chance: random.Random
+    kafka: str, postgres_server: Postgres, tmp_path: Path, chance: random.Random, kills: int
 ) -> None:
     """Row G8 of the faults."""
     name = uuid.uuid4().hex[:8]
@@ -120,7 +120,7 @@ async def test_rows_and_events_are_the_same_set_whenever_a_process_is_killed(
                 await producer.send(f"orders-{name}", b"%d" % number, partition=number % PARTITIONS)
         running = [start(config), start(config)]
         try:
-            for number in range(KILLS):
+            for number in range(kills):
                 enough = min(count("booked") + 30, ORDERS)
                 await until(
                     lambda enough=enough: count("booked") >= enough,  # type: ignore[misc]
