@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from reactive_kafka.config import store_urls
-from reactive_kafka.config.secrets import revealed
 from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings
 from reactive_kafka.handlers.signature import name_and_place
 from reactive_kafka.planning.channel_handlers import ChannelHandler
@@ -56,9 +55,11 @@ def _unfit_settings(settings: IncomingSettings) -> Iterator[str]:
             where = settings.place(key, value)
             yield f"it needs {key} = {_as_written(required)}, and {where} is given"
     checkpoint = settings.checkpoint
-    if checkpoint is not None and store_urls.scheme_of(revealed(checkpoint.store)) not in STORES:
-        where = settings.place("checkpoint.store", store_urls.shown(checkpoint.store))
-        yield f"{where}: it needs a store at postgresql:// or sqlite://"
+    if checkpoint is not None:
+        store = store_urls.shown(checkpoint.store)
+        if store_urls.scheme_of(store) not in STORES:
+            where = settings.place("checkpoint.store", store)
+            yield f"{where}: it needs a store at postgresql:// or sqlite://"
     if settings.delayed_retry is not None:
         yield (
             "records of retry topics have no transaction: use retry in place of a "

@@ -715,6 +715,7 @@ async def test_a_channel_shows_what_is_its_users_and_nothing_else() -> None:
             "commit",
             "committed",
             "facts",
+            "handled",
             "in_flight",
             "is_ready",
             "is_started",

@@ -49,6 +49,7 @@ def test_a_dump_says_what_is_in_effect_in_the_words_of_the_file() -> None:
                 "batch_max_wait": "1s",
                 "drain_timeout": "30s",
                 "revoke_grace": "5s",
+                "stale_results": "send",
                 "health_enabled": True,
                 "ready": "assigned",
                 "tracing_enabled": True,

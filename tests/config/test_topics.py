@@ -58,7 +58,8 @@ def test_the_environment_overrides_a_key_and_a_config() -> None:
 
 def test_the_dump_has_them() -> None:
     found = topics({"orders": {"partitions": 3, "config": {"retention.ms": 1}}})
-    tables: Any = {"topics": {"orders": {"partitions": 3, "config": {"retention.ms": "1"}}}}
+    table = {"partitions": 3, "create": False, "config": {"retention.ms": "1"}}
+    tables: Any = {"topics": {"orders": table}}
     assert dump(read_settings(tables, environ={}).checked())["topics"] == tables["topics"]
     assert topics(tables["topics"]) == found
 
