@@ -85,9 +85,11 @@ class Story:
         return self.beats[call_of(call)]
 
     def about(self, kind: str, topic: str = "long") -> list[Event]:
-        """What was assigned or revoked of a channel."""
+        """What was assigned or revoked of a channel. An assignment may add no partition."""
         return [
-            one for one in self.events if one.kind == kind and one.partitions[0][0].endswith(topic)
+            one
+            for one in self.events
+            if one.kind == kind and one.partitions and one.partitions[0][0].endswith(topic)
         ]
 
 
