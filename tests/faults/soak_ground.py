@@ -77,6 +77,8 @@ max_uncommitted = {max_uncommitted}
 drain_timeout = "10s"
 failure_strategy = "dead-letter-queue"
 dead_letter_queue.topic = "{topic}-dead"
+# Its judge knows the assignments of classic members, which name all of their partitions.
+group_protocol = "classic"
 "session.timeout.ms" = {session_ms}
 "heartbeat.interval.ms" = 500
 

@@ -51,6 +51,8 @@ commit_interval = "{interval}s"
 failure_strategy = "dead-letter-queue"
 concurrency = 8
 drain_timeout = "10s"
+# Partitions of a killed member move after a short session, which the consumer protocol's is not.
+group_protocol = "classic"
 "session.timeout.ms" = {session_ms}
 "heartbeat.interval.ms" = 300
 {channels}

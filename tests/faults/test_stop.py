@@ -119,7 +119,8 @@ async def test_a_sigterm_in_the_middle_of_a_rebalance_ends_in_time_and_repeats_n
 ) -> None:
     """Row D1 of the faults."""
     async with playing(kafka, tmp_path) as scenario:
-        channel = 'revoke_grace = "10s"\ndrain_timeout = "10s"'
+        # In a classic group the newcomer waits until the others have joined again.
+        channel = 'revoke_grace = "10s"\ndrain_timeout = "10s"\ngroup_protocol = "classic"'
         left, right = (member(scenario, name, channel=channel) for name in ("left", "right"))
         first = left.start()
         newcomer = AIOKafkaConsumer(
