@@ -102,7 +102,11 @@ class WorkerStage:
             return 0, ""
 
     def is_up(self) -> bool:
-        return self.get("/health")[0] == 200
+        """Whether all is well, and each worker has partitions. One without any is ready, too."""
+        if self.get("/health")[0] != 200:
+            return False
+        members = json.loads(self.get("/api/members")[1])["members"]
+        return all(one["channels"][0]["partition_count"] for one in members)
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of the samples that have these labels."""
