@@ -56,7 +56,7 @@ ROWS = (
         name="reactive_kafka, classic",
         run="rebalances.contenders.ours:classic",
         family="ours",
-        settings=f"{_OURS}, the default `assignors`",
+        settings=f'{_OURS}, `group_protocol = "classic"`, the default `assignors`',
     ),
     Restarted(
         name="reactive_kafka, cooperative",
@@ -69,7 +69,7 @@ ROWS = (
         run="rebalances.contenders.ours:consumer",
         family="ours",
         settings=(
-            f'{_OURS}, `group_protocol = "consumer"`. It sends a heartbeat every 0.75 s at least, '
+            f"{_OURS}, the default `group_protocol`. It sends a heartbeat every 0.75 s at least, "
             "and every 0.25 s for 10 s after a change"
         ),
     ),

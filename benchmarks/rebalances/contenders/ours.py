@@ -16,8 +16,8 @@ from benchmarks.rebalances.plan import PARTITIONS
 
 
 async def classic(task: Task) -> None:
-    """The defaults."""
-    await _run(task)
+    """Members assign; a rebalance takes all partitions from everybody."""
+    await _run(task, group_protocol="classic")
 
 
 async def cooperative(task: Task) -> None:
