@@ -22,7 +22,7 @@ class AfterChannels(StartGate):
     Args:
         channels: Name -> whether that channel has records waiting.
         limit: The channel's ``rate_limit``; None: it has none.
-        wake: Called when a record may start that a worker has asked for in vain.
+        wake: Called when a record may start, after :meth:`may_start` has refused one.
     """
 
     def __init__(
@@ -127,11 +127,11 @@ def _has_waiting(partition: Partition, *, knows_all: bool) -> bool:
 
 
 def _unsettled(partition: Partition) -> int:
-    """How many records are fetched and not settled, without those that are not due."""
+    """Return how many fetched records are unsettled, without retries that are not due."""
     if partition.tracker is None or partition.lane is None:
         return 0
     return partition.tracker.unsettled - len(partition.lane.delayed)
 
 
 def _count_nothing(records: int) -> None:
-    """Count the records of a batch where there is no rate limit."""
+    """Do nothing: there is no rate limit that would count the records of a batch."""

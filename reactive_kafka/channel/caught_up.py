@@ -115,7 +115,7 @@ class CatchUp:
         self._delays_readiness = delays_readiness
         # An assignment with partitions was caught up. A later one does not take readiness back.
         self._has_caught_up = False
-        # What is left of the assignment that is watched.
+        # The ends that the current assignment has to reach. None: they are not known yet.
         self._ends: AssignmentEnds | None = None
         self._assignments = 0
         # The last assignment that was caught up.
@@ -139,9 +139,9 @@ class CatchUp:
         return self.is_wanted and self._told != self._assignments
 
     def behind(self) -> Behind | None:
-        """Return what is left until the channel may be ready. None: nothing is.
+        """Return how far the channel is from being ready. None: catching up does not delay it.
 
-        Without an assignment nothing is known. Health says then that there is none.
+        It is None before the first assignment, too: health then says that there is none.
         """
         if not self._delays_readiness or self._has_caught_up or self.is_reached:
             return None

@@ -300,7 +300,11 @@ class ChannelSession:
         self._look_at_pauses()
 
     def _hold_for_handler(self, partitions: Iterable[TopicPartition] | None) -> Callable[[], None]:
-        """Let no record start until what is returned is called: a handler has asked for that."""
+        """Start no record of these partitions, for ``Later``. Returns the call that ends the hold.
+
+        Args:
+            partitions: None: all of the channel.
+        """
         end = self._totals.pauses.hold(partitions)
         self.pauses_changed()
 

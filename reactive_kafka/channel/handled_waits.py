@@ -15,9 +15,9 @@ from reactive_kafka.tracking.tracker import OffsetTracker
 FIRST_LOOK_S = 0.002
 """How soon this looks again after the first look."""
 LOOK_S = 0.05
-"""How often it looks at most seldom. The next look comes after a tenth of the wait so far."""
+"""The longest time between two looks. The next one comes after a tenth of the wait so far."""
 UNDECIDED_S = 5.0
-"""How long a partition may belong to nobody. In a rebalance of an eager group it does."""
+"""How long a partition may have no owner, as during an eager rebalance, before a wait fails."""
 
 
 @dataclass(slots=True)
@@ -37,10 +37,10 @@ class _HandledWait:
 
 
 class HandledWaits:
-    """All who wait for records of one channel.
+    """The calls of ``Channel.handled`` that wait for records of one channel.
 
-    Settling a record tells nobody, because that would cost each record something. So a timer looks
-    while somebody waits.
+    A timer looks at the records while there are such calls. A notification from each settled record
+    would slow down every channel, for the few that use this.
     """
 
     def __init__(self, channel: ChannelLifecycle) -> None:

@@ -128,7 +128,8 @@ class ChannelLifecycle:
             steps.callback(session.arrival.set)
             steps.callback(self.status.change, "stopped")
             steps.push_async_callback(session.leave)
-            # While the partitions are ours. What is left then is relayed by their next owner.
+            # Relay events of the outbox while we still own the partitions. Their next owner relays
+            # the rest.
             await session.hook.flush(deadline)
             await session.clients.release(deadline)
 

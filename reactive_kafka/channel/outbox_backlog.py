@@ -41,11 +41,12 @@ class OutboxBacklog:
         self.rows: int | None = None
         # The partitions whose rows were counted. None: count them.
         self._counted_for: frozenset[TopicPartition] | None = None
-        # Counts what was added. What is read while it changes says nothing about the number.
+        # How many rows this process has added in total. If it changes while the store is read, the
+        # result may or may not include the new rows.
         self.additions = 0
-        # The broker has them, and their rows are to be deleted.
+        # Row numbers of events that the broker has confirmed. The rows are still to be deleted.
         self.confirmed: list[int] = []
-        # Number of the row -> what the broker refuses.
+        # Row number -> the refused event.
         self._refused: dict[int, RefusedEvent] = {}
 
     @property
@@ -65,7 +66,7 @@ class OutboxBacklog:
 
     @property
     def refused_bytes(self) -> int:
-        """How many bytes their values have."""
+        """The size of the refused events' values, in bytes."""
         return sum(refused.size for refused in self._refused.values())
 
     def must_count(self, sources: frozenset[TopicPartition]) -> bool:
@@ -84,7 +85,7 @@ class OutboxBacklog:
         self._counted_for = sources
 
     def count_again(self) -> None:
-        """Note that nobody knows how many rows there are."""
+        """Forget the number of rows, because a transaction has ended without an answer."""
         self._counted_for = None
         self.rows = None
 
@@ -111,7 +112,7 @@ class OutboxBacklog:
         if not is_all:
             return
         there = {event.number for event in events}
-        # Somebody else has deleted the rows of the others.
+        # Rows that are missing were deleted by an operator or by another process.
         self._refused = {
             number: refused for number, refused in self._refused.items() if number in there
         }

@@ -136,6 +136,7 @@ class StoreOutboxTransaction:
         try:
             suppressed = await self._transaction.__aexit__(kind, error, trace)
         except BaseException:
+            # The commit may have failed, or only its answer is lost: the rows must be counted.
             if error is None and self._added:
                 self._relay.unsure()
             raise

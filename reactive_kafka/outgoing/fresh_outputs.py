@@ -22,7 +22,7 @@ class FreshOutputs:
     """Sends what one handler returns, unless the partition of its record is gone.
 
     The next owner handles such a record again, and sends its own result. Between a revocation and
-    the next assignment nobody knows yet whether the partition is gone, so a result waits for that.
+    the next assignment it is not known whether the partition is gone, so a result waits for that.
 
     Args:
         outputs: Sends the results.

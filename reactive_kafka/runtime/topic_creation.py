@@ -222,7 +222,7 @@ class _CreatingTransactionalProducer(ClientWrapper[TransactionalProducer]):
 
 
 class _DeclaringInspector(ClientWrapper[Inspector]):
-    """Creates declared topics as they are declared, whoever asks for them."""
+    """Creates a declared topic with its declared settings, in place of those of the caller."""
 
     def __init__(self, inner: Inspector, declared: Mapping[str, TopicSettings]) -> None:
         super().__init__(inner)

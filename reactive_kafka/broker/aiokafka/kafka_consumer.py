@@ -192,7 +192,7 @@ class AiokafkaConsumer(KafkaQueries):
         if self._protocol != AUTO:
             return self._protocol
         if self._assignors is not None:
-            # Only members of the classic protocol assign. Whoever names assignors wants them.
+            # The consumer protocol would ignore them: there the broker assigns.
             return CLASSIC
         has_consumer = await has_consumer_protocol(client._client)
         return CONSUMER if has_consumer else CLASSIC

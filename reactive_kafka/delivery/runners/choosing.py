@@ -282,6 +282,7 @@ class FirstMatch(RecordHandler):
             branch = None
             self._choice.unmatched(message)
         except BaseException:
+            # Whatever was raised, retries and nacks need to know which handler it came from.
             self._failing.keep(message, branch)
             raise
 

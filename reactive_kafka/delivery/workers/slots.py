@@ -28,7 +28,7 @@ class ChannelSlots:
 
     def __init__(self, limit: SharedLimit) -> None:
         self._limit = limit
-        self._wake: Callable[[], bool] = _nobody
+        self._wake: Callable[[], bool] = _wakes_nothing
         # Slots that belong to this channel, for workers that were woken and have not come yet.
         self._offered = 0
         # Workers that wait for a slot before another attempt. Each is completed with its slot.
@@ -119,6 +119,6 @@ class ChannelSlots:
         self.nothing_to_do()
 
 
-def _nobody() -> bool:
+def _wakes_nothing() -> bool:
     """Stand in until there is a pool."""
     return False
