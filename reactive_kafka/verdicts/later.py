@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Literal, get_args
+from typing import Literal, TypeGuard, get_args
 
 from reactive_kafka.config.kinds import parse_duration, show_duration
 
 LaterScope = Literal["record", "partition", "channel"]
+
+SHORTEST_S = 0.1
+"""The shortest delay.
+
+Handlers compute delays: services answer with ``Retry-After: 0``, and the time that they name may
+have passed. Without a wait they would be asked again without end.
+"""
 
 
 class Later(Exception):
@@ -19,7 +26,8 @@ class Later(Exception):
     A rebalance or a stop ends the wait: the next owner handles the record at once.
 
     Args:
-        delay: How long to wait: seconds above 0, a text such as ``"200s"``, or a timedelta.
+        delay: How long to wait: seconds, a text such as ``"200s"``, or a timedelta. Anything below
+            0.1 s counts as 0.1 s, also a time that has passed already.
         scope: What waits. ``"record"``: this record. ``"partition"``: no other record of its
             partition starts until then, and no retry. ``"channel"``: none of the channel, in this
             process.
@@ -43,13 +51,18 @@ class Later(Exception):
 
 
 def _seconds(delay: float | str | timedelta) -> float:
-    seconds = parse_duration(delay.total_seconds() if isinstance(delay, timedelta) else delay)
-    if not seconds:
+    given = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    seconds = parse_duration(max(given, 0) if _is_number(given) else given)
+    if seconds is None:
         raise ValueError(
-            f"Later: delay = {delay!r}: expected a time above 0: seconds, a timedelta, or a text "
-            'such as "500ms", "5s", "2m", "1h"'
+            f"Later: delay = {delay!r}: expected seconds, a timedelta, or a text such as "
+            '"500ms", "5s", "2m", "1h"'
         )
-    return seconds
+    return max(seconds, SHORTEST_S)
+
+
+def _is_number(given: object) -> TypeGuard[float]:
+    return isinstance(given, int | float) and not isinstance(given, bool)
 
 
 def later_of(error: BaseException) -> Later | None:

@@ -470,15 +470,22 @@ async def test_a_blocking_handler_may_ask_too() -> None:
 
 @pytest.mark.parametrize(
     ("delay", "seconds"),
-    [("200s", 200.0), ("500ms", 0.5), (3, 3.0), (0.001, 0.001), (timedelta(minutes=2), 120.0)],
+    [("200s", 200.0), ("500ms", 0.5), (3, 3.0), (0.25, 0.25), (timedelta(minutes=2), 120.0)],
 )
 def test_a_delay_is_what_durations_are_elsewhere(delay: Any, seconds: float) -> None:
     assert Later(delay).delay_s == seconds
 
 
 @pytest.mark.parametrize(
+    "delay", [0, "0s", 0.001, -1, -0.0, float("-inf"), timedelta(0), timedelta(days=-1)]
+)
+def test_a_time_that_has_passed_is_a_short_delay(delay: Any) -> None:
+    assert Later(delay).delay_s == 0.1
+
+
+@pytest.mark.parametrize(
     "delay",
-    [0, "0s", -1, "-5s", "soon", "", None, True, float("nan"), float("inf"), timedelta(0)],
+    ["-5s", "soon", "", None, True, float("nan"), float("inf"), timedelta.max, b"5s"],
 )
 @in_virtual_time
 async def test_a_delay_that_is_none_becomes_a_nack_that_says_so(delay: Any) -> None:
@@ -493,7 +500,7 @@ async def test_a_delay_that_is_none_becomes_a_nack_that_says_so(delay: Any) -> N
         await send(test, b"1")
         await test.settled(timeout=10)
     (nacked,) = recorder.of(RecordDeadLettered)
-    assert f"Later: delay = {delay!r}: expected a time above 0" in nacked.reason
+    assert f"Later: delay = {delay!r}: expected seconds, a timedelta" in nacked.reason
 
 
 @in_virtual_time
