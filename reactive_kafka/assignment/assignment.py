@@ -50,7 +50,7 @@ class Assignment:
         self._owned = owned
         self._starts = starts
         self._committer = committer
-        self.handlers = drain
+        self.drain = drain
         self._hooks = hooks
         self._reports = reports
         self._joined = joined
@@ -75,9 +75,9 @@ class Assignment:
         """
         if not partitions:
             return
-        self.handlers.begin("revocation")
+        self.drain.begin("revocation")
         deadlines = self._revocation_deadlines()
-        await self.handlers.drain(
+        await self.drain.drain(
             min(deadlines.grace, deadlines.drain_end), partitions, most=deadlines.drain_end
         )
         await self.release(deadlines, partitions, during="revocation")
@@ -98,42 +98,54 @@ class Assignment:
         )
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        """Go on in the partitions that are retained, and start the others."""
-        self._last.began = self._clock.monotonic()
+        """Go on in the partitions that are retained, and start the others.
+
+        Args:
+            partitions: Those that have come. An eager client gets back what it keeps, too.
+            generation: Of the group; commits name it.
+        """
         if self._is_over or self._is_leaving:
+            # The client is about to leave its group, so nobody reads these partitions.
             return
-        # An incremental assignment during a stop does not end the stop's wait for handlers.
+        self._last.began = self._clock.monotonic()
         if not self._owned.is_ending:
-            self.handlers.end()
+            # The revocation is over, and with it its wait for handlers. A stop goes on waiting.
+            self.drain.end()
         self._owned.assign(generation, partitions)
+        # The answer to a commit that was sent before says nothing about this assignment.
         self._committer.engine.end_request()
-        self.handlers.changed()
+        # Work of a partition that did not come back is waited for no longer.
+        self.drain.changed()
         self._committer.is_owner = True
         self.has_joined = True
         self._reports.rebalanced("assigned", partitions, generation)
         self._joined()
-        added = {partition: partition.assignment for partition in self._owned.among(partitions)}
-        if added and self._hooks.hooks.on_assigned:
-            # Retained partitions commit from here on: hooks may wait for verdicts on their records.
+        # Each with the number of this assignment: while the hooks run, a partition may be revoked
+        # and assigned again.
+        come = {partition: partition.assignment for partition in self._owned.among(partitions)}
+        if come and self._hooks.hooks.on_assigned:
+            # Before the hooks, retained partitions may commit again, but none is read: a hook may
+            # wait until records of a retained partition are committed.
             await self._starts.find()
-        await self._run_assigned_hooks(added, partitions)
+        await self._run_assigned_hooks(come, partitions)
+        # After the hooks, all of them may be read.
         await self._starts.find()
         self._last.ended = self._clock.monotonic()
 
     async def _run_assigned_hooks(
-        self, added: Mapping[Partition, int], partitions: frozenset[TopicPartition]
+        self, come: Mapping[Partition, int], partitions: frozenset[TopicPartition]
     ) -> None:
         """Run the hooks of an assignment, unless all of it has gone again; then it may start."""
-        current = _still_assigned(added)
+        current = _still_assigned(come)
         if self._is_over or not current:
             return
-        self._await_revoked_hooks.difference_update(added)
+        self._await_revoked_hooks.difference_update(come)
         self._await_revoked_hooks.update(current)
         now = self._clock.monotonic()
         deadlines = granted.of_assignment(self._times, self._settings.revoke_grace_s, now)
         raised = await self._hooks.run_assigned(partitions, deadlines)
         self._hooks.exit_if_asked(raised)
-        for partition in _still_assigned(added):
+        for partition in _still_assigned(come):
             self._owned.table.move(partition, "open")
             partition.start.allow()
 
@@ -145,13 +157,13 @@ class Assignment:
         """
         partitions = frozenset(self._owned.table.trackers)
         now = self._clock.monotonic()
-        self.handlers.begin("revocation")
+        self.drain.begin("revocation")
         # Until it has left, the group may still assign partitions to it. The next client would not
         # be told that they are gone: a cooperative assignment names only what comes and goes, and
         # what came to the lost client would stay.
         self._is_leaving = True
         try:
-            await self.handlers.drain(now)
+            await self.drain.drain(now)
             await self.release(granted.without_group(now), during="revocation", is_lost=True)
             if partitions:
                 self._reports.rebalanced("lost", partitions, self._owned.table.generation)
@@ -161,7 +173,7 @@ class Assignment:
 
     def close(self) -> None:
         """No assignment will follow: close every tracker, and answer those who wait."""
-        self.handlers.end()
+        self.drain.end()
         self._owned.close()
 
     # -- letting go
@@ -192,7 +204,7 @@ class Assignment:
                 # The drain before this call waited for handlers. Their records may still wait for
                 # an output, a letter or a store.
                 rest_end = min(deadlines.grace, deadlines.commit_at)
-                await self.handlers.until_settled(rest_end, partitions, during)
+                await self.drain.until_settled(rest_end, partitions, during)
                 records = self._report_abandoned(partitions, during)
                 slot = deadlines.commit(self._clock.monotonic())
                 if not await self._flush(slot, partitions):
@@ -263,7 +275,7 @@ class Assignment:
         """Report the records that are released without a verdict; returns how many."""
         records = self._owned.in_flight(partitions)
         self._reports.abandoned(
-            self._owned.running(partitions), records, during, self.handlers.waited_s(during)
+            self._owned.running(partitions), records, during, self.drain.waited_s(during)
         )
         return records
 
@@ -308,8 +320,8 @@ class Assignment:
         return partition.state is not PartitionState.DRAINING
 
 
-def _still_assigned(added: Mapping[Partition, int]) -> list[Partition]:
+def _still_assigned(come: Mapping[Partition, int]) -> list[Partition]:
     """The partitions that have not gone since the assignment with the number given for each."""
     return [
-        partition for partition, assignment in added.items() if partition.assignment == assignment
+        partition for partition, assignment in come.items() if partition.assignment == assignment
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from reactive_kafka.channel.caught_up import not_caught_up
 from reactive_kafka.channel.channel_session import ChannelSession
@@ -231,21 +231,31 @@ def _partition(
 
 
 def _not_ready(session: ChannelSession, state: ChannelState, now: float) -> Iterator[str]:
+    """Yield why a channel is not ready, one text a reason; nothing if it is."""
     for client in session.clients:
-        yield from filter(None, (client.uncommitted.not_ready(now), client.lifeline.not_ready(now)))
+        # Too many settled records are not committed yet.
+        yield from _if_any(client.uncommitted.not_ready(now))
+        # The group does not answer, and the session is over.
+        yield from _if_any(client.lifeline.not_ready(now))
+        # Partitions that a failed record has stopped.
         yield from client.fetcher.stops.failures.reasons
+        # The broker, a topic or a leader is away.
         yield from client.connection.reach.not_ready
-        if client.starts.not_begun is not None and not client.starts.are_done:
-            yield client.starts.not_begun
-        if (why := client.committer.not_stored) is not None and state in (
-            "running",
-            "paused",
-            "done",
-        ):
-            yield f"the last commit was not stored: {why}"
-    if why := not_caught_up(client.catch_up for client in session.clients.consumers):
-        yield why
+        if not client.starts.are_done:
+            # Where to begin to read is not known everywhere.
+            yield from _if_any(client.starts.not_begun)
+        # A channel in another state, such as one that has failed, says more about itself.
+        if state in ("running", "paused", "done") and client.committer.not_stored is not None:
+            yield f"the last commit was not stored: {client.committer.not_stored}"
+    yield from _if_any(not_caught_up(client.catch_up for client in session.clients.consumers))
+    # The checkpoint store, or the outbox.
     yield from session.hook.not_ready()
-    yield from session.schemas.not_ready() if session.schemas is not None else ()
+    if session.schemas is not None:
+        yield from session.schemas.not_ready()
+    # Dead letters or retries that cannot be written.
     yield from session.acknowledger.not_ready
     yield from session.workers.not_ready(now)
+
+
+def _if_any(reason: str | None) -> Iterable[str]:
+    return () if reason is None else (reason,)

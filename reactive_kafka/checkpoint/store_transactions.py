@@ -261,11 +261,19 @@ class StoreTransactions:
     ) -> tuple[StoreTransaction, Any]:
         """Open the store's transaction, however long the store is unavailable.
 
+        Args:
+            writes: Is filled with the write of each partition, which the store makes at the end.
+
         Returns:
             The transaction, and what it yields.
+
+        Raises:
+            AlreadyStoredError: The store has some of the records already; they are settled.
+            CheckpointRefusedError: A partition is not ours any more.
+            StoreAwayError: The store is unavailable, and a partition is being released.
         """
         waits = Waits(BACKOFF)
-        is_refused_again = False
+        was_refused = False
         while True:
             try:
                 unsure = [part for part in parts if part.owned.is_unsure]
@@ -275,16 +283,19 @@ class StoreTransactions:
                 for part in parts:
                     writes[part.owned.partition] = part.pending_write().write
                 transaction = store.transaction(self._rows.group, writes)
+                # Nothing is written yet: whatever becomes of this request, no position is in doubt.
                 connection = await self._rows.ask(transaction.__aenter__(), is_write=False)
                 return transaction, connection
             except CheckpointRefusedError as error:
+                # As far as this process knows, they are still ours.
                 self._outcomes.check_ours(parts)
                 for part in parts:
-                    # The next round reads the rows, which tells whose they are.
+                    # The next round reads the rows, which says whose they are.
                     part.owned.is_unsure = True
-                if is_refused_again:
+                # After the first refusal the rows are read at once.
+                if was_refused:
                     await self._outcomes.wait(waits.next_s(), parts, error)
-                is_refused_again = True
+                was_refused = True
             except StoreAwayError as error:
                 await self._outcomes.wait(waits.next_s(), parts, error)
 

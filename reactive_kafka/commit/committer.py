@@ -341,14 +341,26 @@ class Committer:
         is_tick: bool = True,
         is_asked: bool = False,
     ) -> BrokerError | None:
-        """Send what is due, if there is a client; returns why not all of it was stored."""
+        """Send what is due, if the client is connected.
+
+        Args:
+            is_last: The assignment of *going* ends, so all that is settled is due.
+            going: The partitions whose assignment ends; None: all.
+            is_tick: What only a tick commits is due, too.
+            is_asked: Somebody waits for this commit.
+
+        Returns:
+            Why not all of it was stored. None: it was, nothing was due, or the commit strategy has
+            failed, which ``engine.refused`` says and :meth:`run` raises.
+        """
+        # This commit answers every request so far.
         self._is_requested = False
         consumer = self.consumer
         if consumer is None:
             return None
 
         def plan() -> CommitRequest | None:
-            refused = self.engine.refused
+            known = self.engine.refused
             planned = self.engine.plan(
                 self._clock.monotonic(),
                 is_last=is_last,
@@ -357,14 +369,16 @@ class Committer:
                 is_tick=is_tick,
                 is_asked=is_asked,
             )
-            if self.engine.refused is not None and self.engine.refused is not refused:
-                self._report_refused(self.engine.refused)
+            refused = self.engine.refused
+            if refused is not None and refused is not known:
+                self._report_refused(refused)
             return planned
 
         request = plan()
         if request is not None:
             return await self._send_fitting(consumer, request, plan)
         if self.engine.refused is None:
+            # Nothing is due, so nothing is left of an earlier failure.
             self._succeeded()
         return None
 

@@ -215,7 +215,7 @@ def from_text(text: str) -> Any:
 
 
 def expanded(layer: Layer, environ: Mapping[str, str]) -> Layer:
-    """Return the layer with the references in its strings replaced.
+    """Return the layer with the references in its strings (``${VAR}``) replaced.
 
     If that fails, the ``problem`` of the leaf says why.
     """
@@ -230,8 +230,11 @@ def expanded(layer: Layer, environ: Mapping[str, str]) -> Layer:
         except RecursionError:
             return replace(leaf, problem="references inside of references, too deeply")
         if isinstance(value, str) and value != leaf.value:
+            # It had a reference. As with a variable, a text such as "8080" is a number then. The
+            # text is kept for keys that want one.
             read = from_text(value)
-            return replace(leaf, value=value if isinstance(read, str) else read, text=value)
+            is_text = isinstance(read, str)
+            return replace(leaf, value=value if is_text else read, text=value)
         return replace(leaf, value=value)
 
     return replace(layer, leaves=tuple(map(expanded_leaf, layer.leaves)))

@@ -171,7 +171,11 @@ def retry_topic_for(channel: str, delay: float | str, topics: Collection[str]) -
 
 
 def retry_letter(failed: FailedRecord, history: RetryHistory, topic: str) -> WriteLetter:
-    """Return the retry of a record with this history; it is due the topic's delay from now."""
+    """Return what is written to a retry topic for a record with this history.
+
+    Whoever reads the retry topic adds the delay in its name to the timestamp, which is the time of
+    the failure, and waits until then.
+    """
     content = _content(failed, topic)
     ours = [(headers.COUNT, b"%d" % (history.retries or 0))]
     if history.timestamp_ms is not None:

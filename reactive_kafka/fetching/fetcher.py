@@ -351,7 +351,11 @@ class Fetcher:
         return partition if partition is not None and partition.is_read else None
 
     def _held(self) -> Mapping[TopicPartition, int]:
-        """partition -> its records that take room, where there are any."""
+        """Return partition -> its records that take room, where there are any.
+
+        The windows of trackers without any are emptied, so that the intake need not look at them
+        again.
+        """
         found = {}
         for partition in self.intake.holding():
             tracker = partition.tracker
@@ -361,8 +365,9 @@ class Fetcher:
             if records:
                 found[partition.id] = records
             else:
-                # Its window is empty then, so the next look passes it over.
                 tracker.compact()
+        # While a store is away, it counts the unsettled records and those that are not stored: its
+        # numbers replace the others.
         unstored = self._hook.unstored(self._table.all_trackers)
         return found | {name: records for name, records in unstored.items() if records}
 

@@ -22,11 +22,11 @@ class Schedule(Protocol):
     def wait_s(self, now: float, wall: float) -> float:
         """Return the seconds until the job is due; 0 or less: it is due."""
 
-    def runs(self, now: float, wall: float) -> None:
-        """Note that the job begins to run because it is due."""
+    def call_begins(self, now: float, wall: float) -> None:
+        """Note that a call begins because the job is due."""
 
-    def left_out(self, now: float, wall: float) -> bool:
-        """Note that the job has ended; return whether it was due again while it ran.
+    def call_ended(self, now: float, wall: float) -> bool:
+        """Note that the call has ended; return whether the job was due again while it ran.
 
         Those times are left out.
         """
@@ -56,11 +56,11 @@ class Every:
     def wait_s(self, now: float, wall: float) -> float:
         return self._due - now
 
-    def runs(self, now: float, wall: float) -> None:
+    def call_begins(self, now: float, wall: float) -> None:
         self._ran = now
         self._pass(now)
 
-    def left_out(self, now: float, wall: float) -> bool:
+    def call_ended(self, now: float, wall: float) -> bool:
         is_due = self._due <= now
         if is_due:
             self._pass(now)
@@ -92,10 +92,10 @@ class Cron:
             self._go_on(wall)
         return self._next - wall
 
-    def runs(self, now: float, wall: float) -> None:
+    def call_begins(self, now: float, wall: float) -> None:
         self._go_on(max(wall, self._next))
 
-    def left_out(self, now: float, wall: float) -> bool:
+    def call_ended(self, now: float, wall: float) -> bool:
         is_due = self._next <= wall
         if is_due:
             self._go_on(wall)

@@ -106,10 +106,12 @@ class _RunningJob:
             # It counts as a hook of its channel, so a stop of the channel waits for it.
             call = as_hook_of(self.channel, call)
         self._call = call
-        # Threads that calls run in now, also those that are not waited for any more.
+        # Threads that calls run in now. A call that is cancelled leaves its thread behind.
         self._threads = 0
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
+        # When the last call began (monotonic).
+        self._began = 0.0
+        self._no_call_runs = asyncio.Event()
+        self._no_call_runs.set()
         self._task: Handle | None = None
         # No call begins until begin() is called again.
         self._ends = False
@@ -135,13 +137,15 @@ class _RunningJob:
         self._ends = True
         self._is_over = self._is_over or for_good
         task = self._task
-        is_idle = False
+        has_ended = False
         if task is None:
             return
         try:
-            is_idle = self._is_idle.is_set() or await is_set_within(self._is_idle, within_s)
+            has_ended = self._no_call_runs.is_set() or await is_set_within(
+                self._no_call_runs, within_s
+            )
         finally:
-            if not is_idle:
+            if not has_ended:
                 left = JobLeft(channel=self.channel, job=self.name, is_in_thread=self.is_blocking)
                 self._services.observer.on(left)
             task.cancel()
@@ -151,6 +155,7 @@ class _RunningJob:
                 self._task = None
 
     async def _run(self) -> None:
+        """Call the job when it is due, until it ends; the calls never overlap."""
         clock = self._services.clock
         schedule = self._schedule
         was_late = False
@@ -160,28 +165,29 @@ class _RunningJob:
             if wait_s > 0:
                 await asyncio.sleep(min(wait_s, LOOKS_S))
                 continue
-            # A call of an earlier assignment may still be cleaning up, or its thread may run on:
-            # the next call must not begin before that ends.
-            await self._is_idle.wait()
-            began = clock.monotonic()
-            is_late = self._threads > 0
-            schedule.runs(began, clock.wall())
-            if not is_late:
+            # A call of an earlier assignment may still be cleaning up.
+            await self._no_call_runs.wait()
+            schedule.call_begins(clock.monotonic(), clock.wall())
+            if self._threads:
+                # The thread of that call runs on. This time is left out, as if the call did.
+                is_late = True
+            else:
+                self._began = clock.monotonic()
                 await self._once()
-                is_late = schedule.left_out(clock.monotonic(), clock.wall())
+                is_late = schedule.call_ended(clock.monotonic(), clock.wall())
             if is_late and not was_late:
-                took_s = clock.monotonic() - began
+                took_s = clock.monotonic() - self._began
                 self._services.observer.on(
                     JobLate(channel=self.channel, job=self.name, took_s=took_s)
                 )
             was_late = is_late
 
     async def _once(self) -> None:
-        self._is_idle.clear()
+        self._no_call_runs.clear()
         try:
             error = await outcome_of(self._call, f"call of {self.name}", None, self._context.copy())
         finally:
-            self._is_idle.set()
+            self._no_call_runs.set()
         if isinstance(error, SystemExit | KeyboardInterrupt):
             self._services.exit(error)
         elif error is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-from reactive_kafka.tracking.tracker import NOT_STARTED, OffsetTracker
+from reactive_kafka.tracking.tracker import AGES, NOT_STARTED, OffsetTracker
 
 RECHECK_S = 0.25
 """How soon a look finds that a poison record has settled."""
@@ -196,18 +196,23 @@ def overdue(tracker: OffsetTracker, before: float) -> tuple[int, float] | None:
 
 
 def _with_a_handler(tracker: OffsetTracker) -> Iterator[tuple[int, float]]:
-    """The records with a handler whose clock runs: arrival number and start, ascending."""
+    """Yield the records that a handler has and that age: arrival number, and since when it has it.
+
+    Ascending by number. Where no later record can be older, the first one is enough.
+    """
+    # A worker notes only now and then which records of its run are done.
     tracker.catch_up()
     ageing = tracker.ageing()
-    place = ageing.find(0)
+    place = ageing.find(AGES)
     while place >= 0:
         since = tracker.started[place]
         if since != NOT_STARTED:
             yield tracker.base + place, since
+            # Records that start in order may still have ages that are not: a clock that was stopped
+            # makes its record younger.
             if tracker.in_order and tracker.ages_in_order:
-                # No other can be older.
                 return
         elif tracker.in_order:
             # No record behind the first one that waits has started.
             return
-        place = ageing.find(0, place + 1)
+        place = ageing.find(AGES, place + 1)

@@ -26,6 +26,9 @@ carried out (yet)."""
 NOT_SETTLED = bytes(flag != SETTLED for flag in range(256))
 """For ``bytes.translate``: 1 for the flags of records that are not settled."""
 
+AGES = 0
+"""The byte of a record without a verdict whose clock runs."""
+
 NOT_STARTED = -1.0
 """The start of a record that no handler has got."""
 
@@ -340,7 +343,7 @@ class OffsetTracker:
         return found
 
     def ageing(self) -> bytes | bytearray:
-        """One byte for each record of the window: 0 if it has no verdict and its clock runs."""
+        """Return a byte for each record of the window: ``AGES`` if it has no verdict and ages."""
         count = len(self.flags)
         if self.clock_stops.count(0) == count:
             return self.flags

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -363,6 +364,27 @@ async def test_a_thread_that_outlives_its_partition_is_waited_for_by_the_next_ca
         assert left.is_in_thread
         assert "its thread still runs" in left.text()
     go_on.set()
+
+
+async def test_a_thread_that_is_left_behind_makes_the_next_call_late_by_all_of_its_time() -> None:
+    recorder = Recorder()
+    app, go_on, calls = with_orders(recorder), threading.Event(), list[float]()
+
+    @app.every("50ms", on="orders:0")
+    def blocks() -> None:
+        calls.append(time.monotonic())
+        go_on.wait(10)
+
+    async with running(app) as test:
+        await until(lambda: calls)
+        (member,) = test.broker.members("billing")
+        test.broker.expire("billing", member)
+        await until(lambda: recorder.of(JobLate))
+        late_after_s = time.monotonic() - calls[0]
+        (late,) = recorder.of(JobLate)
+        assert len(calls) == 1
+        go_on.set()
+    assert 0.04 <= late.took_s <= late_after_s + 0.01
 
 
 # -- what may be declared

@@ -37,9 +37,9 @@ class Played:
         while (wait_s := self.schedule.wait_s(self.now, self.wall)) > 0:
             self.pass_(min(wait_s, looks_s))
         self.ran.append((self.now, self.wall))
-        self.schedule.runs(self.now, self.wall)
+        self.schedule.call_begins(self.now, self.wall)
         self.pass_(takes_s)
-        return self.schedule.left_out(self.now, self.wall)
+        return self.schedule.call_ended(self.now, self.wall)
 
 
 def at(played: Played, zone: Any = UTC) -> list[str]:

@@ -212,7 +212,7 @@ MUTANTS = (
     Mutant(
         "a refused transaction is tried again at once, for ever",
         "checkpoint/store_transactions.py",
-        "                if is_refused_again:",
+        "                if was_refused:",
         "                if False:",
         "checkpoint",
     ),
@@ -700,7 +700,7 @@ MUTANTS = (
     Mutant(
         "handlers are not waited for",
         ASSIGNMENT,
-        "        await self.handlers.drain(min(deadlines.grace, deadlines.drain_end), partitions, most=deadlines.drain_end)\n",
+        "        await self.drain.drain(min(deadlines.grace, deadlines.drain_end), partitions, most=deadlines.drain_end)\n",
         "",
     ),
     Mutant(

@@ -83,9 +83,9 @@ class Transaction:
         self._is_closed = False
         # Collected records may be lost: nothing may be committed.
         self._has_failed = False
-        # The brokers have records or positions that are not kept here. Until then the transaction
-        # can be repeated as another one.
-        self._has_more = False
+        # The brokers have records or positions of it, which are not kept here. Until then it can be
+        # repeated as another transaction.
+        self._has_written = False
         # Several tasks may send within one block of an emitter.
         self._one_at_a_time = asyncio.Lock()
         self._began_at = 0.0
@@ -131,25 +131,33 @@ class Transaction:
             self._give_back()
 
     async def _write_collected(self, producer: BorrowedProducer) -> None:
+        """Write the collected records, in a new transaction if a batch of them is refused.
+
+        Raises:
+            RejectedRecordError: One of them can never be written.
+            BatchRefusedError: A batch is refused, and what was written before is not kept here.
+        """
         records = self._collected
         self._collected = []
         while True:
             try:
                 await self._write_records(records, producer.client)
             except BatchRefusedError:
-                if self._has_more or self._is_closed:
+                if self._has_written or self._is_closed:
                     raise
             else:
-                self._has_more = True
+                self._has_written = True
                 return
             # The whole transaction is still here, so it can be written again without another call
-            # of the handler. Each round makes the batches smaller. So it ends: all of them fit, or
-            # a record that is alone in its batch is refused. The claim aborts the transaction that
-            # was refused, before the next one begins.
+            # of the handler. The client makes its batches smaller after each refusal. So this loop
+            # ends: all of them fit, or a record that is alone in its batch is refused, which is a
+            # RejectedRecordError.
+            #
+            # Claiming the id again aborts the transaction that was refused.
             await producer.claim()
             with producer.calling():
                 producer.client.begin()
-            # They still hold what was refused.
+            # The queues still hold what was refused.
             self._queues.clear()
 
     async def _write_records(
@@ -219,7 +227,7 @@ class Transaction:
     async def join(self, group_id: str) -> TransactionId:
         """Add positions of a group; its consumer sends them, within :meth:`joining`."""
         producer = await self._begun()
-        self._has_more = True
+        self._has_written = True
         with producer.calling():
             return await producer.client.add_group(group_id)
 

@@ -87,8 +87,8 @@ class ConsumerGroupMember:
 
     Whoever sends heartbeats calls :meth:`heartbeat` when :meth:`due_at` has come, and then one of
     :meth:`answered`, :meth:`refused`, :meth:`removed`, :meth:`fenced`. Whoever calls the
-    listener takes :meth:`next_step`, and calls :meth:`done` when the listener has returned.
-    Heartbeats go on meanwhile.
+    listener takes :meth:`next_step`, calls :meth:`begin` before the listener, and :meth:`done` when
+    it has returned. Heartbeats go on meanwhile.
 
     Attributes:
         epoch: The member epoch that the broker has named last.
@@ -103,6 +103,7 @@ class ConsumerGroupMember:
         self._topics: frozenset[str] = frozenset()
         # Topic id -> name, for all topics of targets so far.
         self._names: dict[bytes, str] = {}
+        # What is owned -> how the broker names it.
         self._ids: dict[TopicPartition, TopicIdPartition] = {}
         self._target: frozenset[TopicIdPartition] | None = None
         # The epoch that the listener was told of last. None: of none of this membership.
@@ -112,6 +113,7 @@ class ConsumerGroupMember:
         self._told_owned: frozenset[TopicPartition] | None = None
         self._sent: tuple[frozenset[str], frozenset[TopicPartition]] | None = None
         self._interval_s = QUICK_BEAT_S
+        # The next heartbeat goes out at once; else at _next_at.
         self._is_due = True
         self._next_at = -inf
         self._changed_at = -inf
@@ -273,16 +275,23 @@ class ConsumerGroupMember:
         return None
 
     def begin(self, step: RebalanceStep) -> None:
-        """Take in what a step assigns, before the listener is called."""
-        if isinstance(step, AssignStep):
-            self._announced_epoch = self.epoch
-            self._ids |= {
-                self._named(one): one
-                for one in self._target or ()
-                if one.topic_id in self._names and self._named(one) in step.partitions
-            }
-            self.owned.assign(step.partitions, self.epoch)
-            self._is_due = self._is_due or bool(step.partitions)
+        """Take in what a step assigns.
+
+        It has to be called right after :meth:`next_step`: the target and the epoch are those that
+        the step was made of.
+        """
+        if not isinstance(step, AssignStep):
+            return
+        self._announced_epoch = self.epoch
+        for assigned in self._target or ():
+            if assigned.topic_id in self._names:
+                name = self._named(assigned)
+                if name in step.partitions:
+                    self._ids[name] = assigned
+        self.owned.assign(step.partitions, self.epoch)
+        if step.partitions:
+            # The broker is told at once that this member has them.
+            self._is_due = True
 
     def done(self, step: RebalanceStep) -> None:
         """Take in that the listener has returned from a step that takes partitions away."""
