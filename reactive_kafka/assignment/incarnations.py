@@ -116,13 +116,13 @@ class Incarnations:
     def _note(self, question: int, answers: Iterable[TopicIds], *, by_all: bool) -> None:
         names = set[str]()
         for answer in answers:
+            names.update(answer.ids)
             # Questions overlap: this answer may be older than one that the broker gave to another
-            # client.
+            # question. Then the newer one is what this broker says.
             if self._heard.get(answer.broker, 0) > question:
                 continue
             self._steps += 1
             self._heard[answer.broker] = self._steps
-            names.update(answer.ids)
             for name, id in answer.ids.items():
                 self._topics.setdefault(name, _TopicAnswers()).said(answer.broker, id)
         for name in names:

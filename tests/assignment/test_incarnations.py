@@ -144,6 +144,25 @@ def test_answers_that_come_in_another_order_than_they_were_given_replace_nothing
     assert known.why_void("orders", "b") is None
 
 
+def test_a_broker_that_was_asked_again_meanwhile_is_among_those_who_answered() -> None:
+    known, alone = Incarnations(), frozenset({1})
+    of_all, of_one = known.asks(), known.asks()
+    known.some_answered(of_one, [said(1, "a", alone)])
+    assert known.id_of("orders") is None
+    known.all_answered(of_all, [said(1, "a", alone)])
+    assert known.id_of("orders") == "a"
+
+
+def test_of_a_broker_that_was_asked_again_meanwhile_the_newer_answer_counts() -> None:
+    known = Incarnations()
+    of_all, of_one = known.asks(), known.asks()
+    known.some_answered(of_one, [said(2, "b")])
+    known.all_answered(of_all, [said(broker, "a") for broker in (1, 2, 3)])
+    assert known.id_of("orders") is None
+    tell(known, *(said(broker, "b") for broker in (1, 2, 3)), by_all=True)
+    assert known.id_of("orders") == "b"
+
+
 def test_a_topic_that_is_created_again_for_ever_takes_no_more_memory() -> None:
     known = believing("0")
     for number in range(1, 1000):
