@@ -18,8 +18,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 
-from reactive_kafka.broker.aiokafka.group_positions import error_of, positions
-from reactive_kafka.broker.aiokafka.offset_requests import OffsetFetch
+from reactive_kafka.broker.aiokafka.group_positions import error_of
+from reactive_kafka.broker.aiokafka.offset_requests import fetch_request, positions_in
 from reactive_kafka.records import TopicPartition as OurPartition
 from tests.faults.checker import Commit
 from tests.faults.history import Partition
@@ -100,12 +100,13 @@ class Observer:
         # Not the admin's own question: a new coordinator answers that one with positions from
         # before its time (H17).
         coordinator = await admin.find_coordinator(self._group)
-        answer = await admin._send_request(OffsetFetch(self._group, self._partitions), coordinator)
+        request = fetch_request(self._group, self._partitions)
+        answer = (await admin._send_request(request, coordinator)).values
         t = time.time()
         error = error_of(answer)
         if error is not None:
-            raise error
-        found = positions(answer)
+            raise error()
+        found = positions_in(answer)
         for tp in self._partitions:
             self._see(Commit(t, tuple(tp), found[tp].offset if tp in found else -1))
         self.polls += 1

@@ -13,12 +13,11 @@ from reactive_kafka.broker.aiokafka.error_classes import class_for, is_retriable
 from reactive_kafka.broker.aiokafka.error_translation import COORDINATOR_MOVED, NOT_OWNER, translate
 from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests
 from reactive_kafka.broker.aiokafka.offset_requests import (
-    NO_LEADER_EPOCH,
-    OffsetFetch,
-    OffsetFetchResponse_v7,
-    TxnOffsetCommit,
-    commit_codes,
+    codes_in,
+    commit_in_request,
     commit_request,
+    fetch_request,
+    positions_in,
 )
 from reactive_kafka.broker.aiokafka.owned_partitions import OwnedPartitions
 from reactive_kafka.broker.client import (
@@ -34,7 +33,8 @@ from reactive_kafka.broker.consumer.membership.group_parts import (
     CommitIdentity,
     GroupMembership,
 )
-from reactive_kafka.broker.wire.requests import Answer
+from reactive_kafka.broker.wire.errors import MessageDecodeError
+from reactive_kafka.broker.wire.requests import Answer, Request
 from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,
@@ -62,7 +62,7 @@ REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH.
 RETRY_S = 0.1
 
 
-def error_of(answer: Any) -> Any:
+def error_of(answer: Mapping[str, Any]) -> type[kafka_errors.BrokerResponseError] | None:
     """Return the class of the first error in a coordinator's answer; None: it has none.
 
     An answer may have an error of a group, of the whole answer, or of a partition. The error of the
@@ -71,31 +71,13 @@ def error_of(answer: Any) -> Any:
     is committed". Reading then began where ``auto_offset_reset`` says: records were repeated, or
     with ``latest`` lost.
     """
-    if isinstance(answer, Answer):
-        return next((class_for(code) for _, code in commit_codes(answer) if code), None)
-    whole_code = getattr(answer, "error_code", 0)
-    topics = getattr(answer, "topics", None) or ()
-    group_codes = (group[0] for group in getattr(answer, "groups", ()))
-    partition_codes = (row[_error_index(answer)] for _, rows, *_ in topics for row in rows)
+    group_codes = [group["error_code"] for group in answer.get("groups", ())]
+    whole_code = answer.get("error_code", 0)
+    partition_codes = codes_in(answer).values() if "topics" in answer else ()
     for code in (*group_codes, whole_code, *partition_codes):
         if code:
             return class_for(code)
     return None
-
-
-def positions(answer: Any) -> dict[TopicPartition, Committed]:
-    """Return the positions in an answer without errors. Partitions without one are left out."""
-    return {
-        TopicPartition(topic, row[0]): Committed(row[1], row[_error_index(answer) - 1] or "")
-        for topic, rows, *_ in answer.topics
-        for row in rows
-        if row[1] >= 0
-    }
-
-
-def _error_index(answer: Any) -> int:
-    """Return where a row of the answer has its error code. The newer version has tags behind it."""
-    return -2 if isinstance(answer, OffsetFetchResponse_v7) else -1
 
 
 async def commit(
@@ -120,7 +102,7 @@ async def commit(
             identity = _identity(owned)
             request = commit_request(coordinator.group_id, identity, part)
             answer = await _answer(coordinator, request, "commit")
-            _raise_errors(owned, identity, commit_codes(answer))
+            _raise_errors(owned, identity, codes_in(answer))
         except PositionsRefusedError as error:
             refused.update(error.refused)
         except BrokerError as error:
@@ -147,27 +129,12 @@ async def commit_in(
     # Checked again, because time has passed.
     owned.check_owner(offsets, generation)
     identity = _identity(owned)
-    member = (identity.generation_or_epoch, identity.member_id, identity.instance_id)
-    transactional_id, producer_id, producer_epoch = transaction
-    producer = (transactional_id, coordinator.group_id, producer_id, producer_epoch)
     refused: dict[TopicPartition, BrokerError] = {}
     for part in split_commit(coordinator.group_id, offsets):
-        topics: dict[str, list[tuple[int, int, int, str, dict[int, bytes]]]] = {}
-        for (topic, number), position in part.items():
-            topics.setdefault(topic, []).append(
-                (number, position.offset, NO_LEADER_EPOCH, position.metadata, {})
-            )
-        request = TxnOffsetCommit(
-            (*producer, *member, [(topic, rows, {}) for topic, rows in topics.items()], {})
-        )
+        request = commit_in_request(transaction, coordinator.group_id, identity, part)
         answer = await _answer(coordinator, request, "positions of a transaction")
-        codes = [
-            (TopicPartition(topic, partition), code)
-            for topic, rows, *_ in answer.topics
-            for partition, code, *_ in rows
-        ]
         try:
-            _raise_errors(owned, identity, codes)
+            _raise_errors(owned, identity, codes_in(answer))
         except PositionsRefusedError as error:
             refused.update(error.refused)
     if refused:
@@ -223,14 +190,22 @@ async def _until_free(coordinator: CoordinatorRequests) -> None:
             await asyncio.sleep(RETRY_S)
 
 
-async def _answer(coordinator: CoordinatorRequests, request: Any, what: str) -> Any:
-    """Send a request to the coordinator. OutcomeUnknownError: it was not answered."""
+async def _answer(
+    coordinator: CoordinatorRequests, request: Request, what: str
+) -> Mapping[str, Any]:
+    """Send a request to the coordinator, and return the values of its answer.
+
+    Raises:
+        OutcomeUnknownError: It was not answered, or the answer is damaged.
+        NoCommonVersionError: The coordinator does not have it. Nothing was sent.
+    """
     try:
         async with asyncio.timeout(CALL_DEADLINE_S):
-            return await coordinator.send(request)
+            answer: Answer = await coordinator.send(request)
+            return answer.values
     except TimeoutError as error:
         raise OutcomeUnknownError(f"{what}: no answer within {CALL_DEADLINE_S:g} s") from error
-    except kafka_errors.KafkaError as error:
+    except (kafka_errors.KafkaError, MessageDecodeError) as error:
         raise OutcomeUnknownError(f"{what}: {error}") from error
 
 
@@ -247,16 +222,16 @@ async def _ask_positions(
     coordinator: CoordinatorRequests, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Committed]:
     """Ask for positions until the coordinator answers, or refuses for good."""
-    request = OffsetFetch(coordinator.group_id, partitions)
+    request = fetch_request(coordinator.group_id, partitions)
     while partitions:
         try:
             await coordinator.find()
-            answer = await coordinator.send(request)
+            answer = (await coordinator.send(request)).values
             error = error_of(answer)
             if error is None:
-                return positions(answer)
+                return positions_in(answer)
             if refused := _refused_partitions(answer):
-                known = positions(answer)
+                known = positions_in(answer)
                 found = {
                     partition: known.get(partition)
                     for partition in partitions
@@ -273,16 +248,11 @@ async def _ask_positions(
     return {}
 
 
-def _refused_partitions(answer: Any) -> dict[TopicPartition, BrokerError]:
+def _refused_partitions(answer: Mapping[str, Any]) -> dict[TopicPartition, BrokerError]:
     """Return partition -> why its position is refused; empty unless others were answered."""
-    if getattr(answer, "error_code", 0):
+    if answer["error_code"]:
         return {}
-    error_index = _error_index(answer)
-    codes = {
-        TopicPartition(topic, row[0]): row[error_index]
-        for topic, rows, *_ in answer.topics
-        for row in rows
-    }
+    codes = codes_in(answer)
     refused = {partition: class_for(code) for partition, code in codes.items() if code}
     is_about_group = any(
         issubclass(kind, (*NOT_OWNER, *COORDINATOR_MOVED)) for kind in refused.values()
@@ -301,10 +271,10 @@ def _coordinator(owned: OwnedPartitions) -> CoordinatorRequests:
 
 
 def _raise_errors(
-    owned: OwnedPartitions, identity: CommitIdentity, codes: list[tuple[TopicPartition, int]]
+    owned: OwnedPartitions, identity: CommitIdentity, codes: Mapping[TopicPartition, int]
 ) -> None:
     """Raise the error in the answer to a commit, if it has any."""
-    errors = [(partition, class_for(code)) for partition, code in codes if code != 0]
+    errors = [(partition, class_for(code)) for partition, code in codes.items() if code]
     if not errors:
         return
     coordinator = _coordinator(owned)
@@ -342,7 +312,7 @@ def _raise_errors(
 
 
 def _tell_membership(
-    group: GroupMembership, identity: CommitIdentity, codes: list[tuple[TopicPartition, int]]
+    group: GroupMembership, identity: CommitIdentity, codes: Mapping[TopicPartition, int]
 ) -> None:
     """Pass on what the answer to a commit says about the member.
 
@@ -350,7 +320,7 @@ def _tell_membership(
         TransientBrokerError: The group may have moved on. The next heartbeat tells, and then the
             commit may be sent again, or the partitions are lost.
     """
-    for partition, code in codes:
+    for partition, code in codes.items():
         if code in GONE_CODES:
             group.refused_commit(identity, is_member=False)
             return

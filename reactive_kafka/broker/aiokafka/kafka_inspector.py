@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 import aiokafka
 import aiokafka.errors as kafka_errors
-from aiokafka.protocol.admin import DescribeConfigsRequest, DescribeGroupsRequest
-from aiokafka.protocol.coordination import FindCoordinatorRequest
 
 from reactive_kafka.broker.aiokafka import topic_changes
 from reactive_kafka.broker.aiokafka.client_arguments import client_arguments, create_client
@@ -21,16 +20,18 @@ from reactive_kafka.broker.aiokafka.error_translation import translate
 from reactive_kafka.broker.aiokafka.group_listing import (
     CONSUMER,
     SHARE,
-    classic_member,
     describe_newer,
+    describe_request,
+    description,
     list_groups,
 )
-from reactive_kafka.broker.aiokafka.group_positions import (
-    UNSTABLE_OFFSET_COMMIT,
-    error_of,
-    positions,
+from reactive_kafka.broker.aiokafka.group_positions import UNSTABLE_OFFSET_COMMIT, error_of
+from reactive_kafka.broker.aiokafka.offset_requests import (
+    commit_request,
+    fetch_all_request,
+    fetch_request,
+    positions_in,
 )
-from reactive_kafka.broker.aiokafka.offset_requests import OffsetFetch, commit_request
 from reactive_kafka.broker.aiokafka.topic_changes import TOPIC_RESOURCE
 from reactive_kafka.broker.client import (
     NO_CONFIG,
@@ -42,8 +43,10 @@ from reactive_kafka.broker.client import (
 )
 from reactive_kafka.broker.commit_sizes import split_commit
 from reactive_kafka.broker.consumer.membership.group_parts import NOBODY
+from reactive_kafka.broker.wire.definitions import DESCRIBE_CONFIGS, FIND_COORDINATOR
+from reactive_kafka.broker.wire.errors import MessageDecodeError, NoCommonVersionError
+from reactive_kafka.broker.wire.requests import Answer, Request, call
 from reactive_kafka.errors import (
-    BrokerError,
     MetadataTooLargeError,
     OutcomeUnknownError,
     TransientBrokerError,
@@ -67,6 +70,7 @@ NO_ANSWER = (
     kafka_errors.KafkaConnectionError,
     kafka_errors.NodeNotReadyError,
     kafka_errors.RequestTimedOutError,
+    MessageDecodeError,
 )
 
 
@@ -116,55 +120,54 @@ class AiokafkaInspector(KafkaQueries):
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, Committed]:
         if partitions is None:
-            everything = await self._ask_positions(group_id, None)
-            if everything.topics is not None:
-                return positions(everything)
-            topics = await self.topics()
+            try:
+                return await self._ask_positions(
+                    group_id,
+                    fetch_all_request(group_id),
+                    fetch_all_request(group_id, is_stable=False),
+                )
+            except NoCommonVersionError:
+                # The broker wants the partitions named.
+                topics = await self.topics()
             partitions = [partition for of_topic in topics.values() for partition in of_topic]
         if not partitions:
             return {}
-        return positions(await self._ask_positions(group_id, partitions))
-
-    async def _ask_positions(
-        self, group_id: str, partitions: Collection[TopicPartition] | None
-    ) -> Any:
-        request = OffsetFetch(group_id, partitions)
-        return await within(
-            ASK_DEADLINE_S,
-            self._ask_coordinator(group_id, request),
-            f"asking for group {group_id!r}",
+        return await self._ask_positions(
+            group_id,
+            fetch_request(group_id, partitions),
+            fetch_request(group_id, partitions, is_stable=False),
         )
 
+    async def _ask_positions(
+        self, group_id: str, request: Request, unstable_request: Request
+    ) -> dict[TopicPartition, Committed]:
+        """Ask for positions, and at last for those that are not final. See _ask_coordinator."""
+        asking = self._ask_coordinator(group_id, request, unstable_request)
+        return positions_in(await within(ASK_DEADLINE_S, asking, f"asking for group {group_id!r}"))
+
     async def describe_group(self, group_id: str) -> GroupDescription:
-        request = DescribeGroupsRequest([group_id])
         try:
-            answer = await within(
-                ASK_DEADLINE_S, self._ask_coordinator(group_id, request), f"asking for {group_id!r}"
-            )
-        except BrokerError as error:
-            if isinstance(error.__cause__, kafka_errors.IncompatibleBrokerVersion):
-                return GroupDescription(None, "", ())
-            raise
-        _, _, state, protocol_type, _, members, *_ = answer.groups[0]
-        if state == UNKNOWN_GROUP:
+            answer = await self._ask_about(group_id, describe_request(group_id))
+        except NoCommonVersionError:
+            return GroupDescription(None, "", ())
+        found = description(answer)
+        if found.state == UNKNOWN_GROUP:
             # That is also the answer for a group of a newer protocol.
             newer = await self._describe_newer(group_id)
             if newer is not None:
                 return newer
-        return GroupDescription(state, protocol_type, tuple(map(classic_member, members)))
+        return found
 
     async def _describe_newer(self, group_id: str) -> GroupDescription | None:
-
-        async def ask(request: Any) -> Any:
-            return await within(
-                ASK_DEADLINE_S, self._ask_coordinator(group_id, request), f"asking for {group_id!r}"
-            )
-
         for kind in (CONSUMER, SHARE):
-            found = await describe_newer(group_id, kind, ask)
+            found = await describe_newer(group_id, kind, partial(self._ask_about, group_id))
             if found is not None:
                 return found
         return None
+
+    async def _ask_about(self, group_id: str, request: Request) -> Mapping[str, Any]:
+        asking = self._ask_coordinator(group_id, request)
+        return await within(ASK_DEADLINE_S, asking, f"asking for {group_id!r}")
 
     async def list_groups(self) -> list[GroupListing]:
         return await list_groups(self.client._client)
@@ -202,22 +205,28 @@ class AiokafkaInspector(KafkaQueries):
         node = client.get_random_node()
         if node is None:
             raise TransientBrokerError("asking for the configs of topics: no broker is known")
-        request = DescribeConfigsRequest(
-            [(TOPIC_RESOURCE, topic, sorted(names)) for topic in sorted(topics)]
-        )
+        values = {
+            "resources": [
+                {
+                    "resource_type": TOPIC_RESOURCE,
+                    "resource_name": topic,
+                    "configuration_keys": sorted(names),
+                }
+                for topic in sorted(topics)
+            ]
+        }
+        asking = call(client, node, DESCRIBE_CONFIGS, values)
         try:
-            answer = await within(
-                ASK_DEADLINE_S, client.send(node, request), "asking for the configs of topics"
-            )
-        except BrokerError as error:
-            if isinstance(error.__cause__, kafka_errors.IncompatibleBrokerVersion):
-                return {}
-            raise
-        found = {}
-        for error_code, _, _, topic, entries in answer.resources:
-            if not error_code:
-                found[topic] = {name: value for name, value, *_ in entries}
-        return found
+            answer = await within(ASK_DEADLINE_S, asking, "asking for the configs of topics")
+        except NoCommonVersionError:
+            return {}
+        return {
+            result["resource_name"]: {
+                config["name"]: config["value"] for config in result["configs"]
+            }
+            for result in answer["results"]
+            if not result["error_code"]
+        }
 
     async def create_topic(
         self,
@@ -241,24 +250,36 @@ class AiokafkaInspector(KafkaQueries):
     async def replication_factors(self, topics: Collection[str]) -> dict[str, int]:
         return await topic_changes.replication_factors(self.client._client, topics)
 
-    async def _ask_coordinator(self, group_id: str, request: Any) -> Any:
-        """Return the answer of the group's coordinator. Asks until it is found and loaded."""
+    async def _ask_coordinator(
+        self, group_id: str, request: Request, unstable_request: Request | None = None
+    ) -> Mapping[str, Any]:
+        """Return the answer of the group's coordinator. Asks until it is found and loaded.
+
+        *unstable_request* is sent instead if positions are not final for long. An inspector does
+        not wait for the end of a transaction.
+
+        Raises:
+            aiokafka.errors.KafkaError: The answer is another error, or there is none.
+            NoCommonVersionError: The coordinator does not have this request.
+        """
         client = self.client._client
         unstable_until = asyncio.get_running_loop().time() + UNSTABLE_S
         while True:
-            found = await client.send(client.get_random_node(), FindCoordinatorRequest(group_id, 0))
+            node = client.get_random_node()
+            # From version 4 on the request is for several groups.
+            found = await call(client, node, FIND_COORDINATOR, {"key": group_id}, versions="0-3")
             error = error_of(found)
             if error is None:
-                answer = await client.send(found.coordinator_id, request)
-                error = error_of(answer)
+                answer: Answer = await client.send(found["node_id"], request)
+                error = error_of(answer.values)
                 if error is None:
-                    return answer
+                    return answer.values
             if error.errno not in ASK_AGAIN:
                 raise error()
             if (
                 error.errno == UNSTABLE_OFFSET_COMMIT
+                and unstable_request is not None
                 and asyncio.get_running_loop().time() > unstable_until
             ):
-                # An inspector does not wait for the end of a transaction.
-                request.is_to_be_stable = False
+                request = unstable_request
             await asyncio.sleep(RETRY_S)

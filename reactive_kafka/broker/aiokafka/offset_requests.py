@@ -1,39 +1,74 @@
-"""The requests about a group's positions, of which aiokafka lacks two. No I/O."""
+"""The requests about a group's positions, and what their answers say. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.commit import OffsetFetchRequest_v3
-from aiokafka.protocol.types import (
-    Boolean,
-    CompactArray,
-    CompactString,
-    Int16,
-    Int32,
-    Int64,
-    Schema,
-    TaggedFields,
-)
-
+from reactive_kafka.broker.client import TransactionId
 from reactive_kafka.broker.consumer.membership.group_parts import CommitIdentity
-from reactive_kafka.broker.wire import requests as wire_requests
-from reactive_kafka.broker.wire.definitions import OFFSET_COMMIT
+from reactive_kafka.broker.wire.definitions import (
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    TXN_OFFSET_COMMIT,
+)
+from reactive_kafka.broker.wire.requests import Request
 from reactive_kafka.records import Committed, TopicPartition
 
-TEXT = CompactString("utf-8")
-TAGS = ("tags", TaggedFields)
-NO_LEADER_EPOCH = -1
 INSTANCE_ID_SINCE = 7
 """The first version of OffsetCommit with ``group_instance_id``."""
+STABLE_SINCE = 7
+"""The first version of OffsetFetch with ``require_stable``, of Kafka 2.5. Newer versions ask for
+several groups at once.
+"""
 
 
 def commit_request(
     group_id: str, identity: CommitIdentity, offsets: Mapping[TopicPartition, Committed]
-) -> wire_requests.Request:
+) -> Request:
     """Return the request that commits *offsets* for the member that *identity* names."""
+    topics = _by_topic(offsets)
+
+    def values(version: int) -> dict[str, Any]:
+        return {
+            "group_id": group_id,
+            "generation_id_or_member_epoch": identity.generation_or_epoch,
+            "member_id": identity.member_id,
+            "group_instance_id": identity.instance_id if version >= INSTANCE_ID_SINCE else None,
+            "topics": topics,
+        }
+
+    # Only version 9 and newer know member epochs. Version 10 names topics by their ids.
+    return Request(OFFSET_COMMIT, values, "9" if identity.is_epoch else "2-8")
+
+
+def commit_in_request(
+    transaction: TransactionId,
+    group_id: str,
+    identity: CommitIdentity,
+    offsets: Mapping[TopicPartition, Committed],
+) -> Request:
+    """Return the request that adds *offsets* to a transaction, in the name of a member (KIP-447).
+
+    Older versions, and aiokafka's own request, name no member: a member that was frozen, and has
+    lost its partitions meanwhile, could still store positions. So brokers before 2.5 are refused.
+    """
+    values = {
+        "transactional_id": transaction.transactional_id,
+        "group_id": group_id,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.epoch,
+        "generation_id_or_member_epoch": identity.generation_or_epoch,
+        "member_id": identity.member_id,
+        "group_instance_id": identity.instance_id,
+        "topics": _by_topic(offsets),
+    }
+    # Version 4 has other errors. Version 5 is for transactions that need no AddOffsetsToTxn
+    # (KIP-890).
+    return Request(TXN_OFFSET_COMMIT, values, "3")
+
+
+def _by_topic(offsets: Mapping[TopicPartition, Committed]) -> list[dict[str, Any]]:
     topics: dict[str, list[dict[str, Any]]] = {}
     for (topic, number), position in offsets.items():
         topics.setdefault(topic, []).append(
@@ -43,144 +78,63 @@ def commit_request(
                 "committed_metadata": position.metadata,
             }
         )
+    return [{"name": topic, "partitions": rows} for topic, rows in topics.items()]
+
+
+def fetch_request(
+    group_id: str, partitions: Iterable[TopicPartition], *, is_stable: bool = True
+) -> Request:
+    """Return the request for a group's positions of some partitions.
+
+    A coordinator that has just taken over returns the positions that it knows to be on all in-sync
+    replicas. For up to a second these may be fewer than were confirmed to us, and a channel that
+    starts then would repeat records. *is_stable* makes the coordinator wait until everything is
+    stored; Java's clients set it, too. Brokers before 2.5 do not know it.
+    """
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
 
     def values(version: int) -> dict[str, Any]:
         return {
             "group_id": group_id,
-            "generation_id_or_member_epoch": identity.generation_or_epoch,
-            "member_id": identity.member_id,
-            "group_instance_id": identity.instance_id if version >= INSTANCE_ID_SINCE else None,
-            "topics": [{"name": topic, "partitions": rows} for topic, rows in topics.items()],
+            "topics": [
+                {"name": topic, "partition_indexes": numbers} for topic, numbers in topics.items()
+            ],
+            "require_stable": is_stable and version >= STABLE_SINCE,
         }
 
-    # Only version 9 and newer know member epochs. Version 10 names topics by their ids.
-    return wire_requests.Request(OFFSET_COMMIT, values, "9" if identity.is_epoch else "2-8")
+    # Version 6 is the first flexible one. librdkafka's mock cluster, which is the embedded broker,
+    # has it as its last one, and reads such versions of other requests wrongly.
+    return Request(OFFSET_FETCH, values, lambda highest: "7" if highest >= STABLE_SINCE else "2-5")
 
 
-def commit_codes(answer: wire_requests.Answer) -> list[tuple[TopicPartition, int]]:
-    """Return the partitions in the answer to a commit, each with its error code."""
-    return [
-        (TopicPartition(topic["name"], row["partition_index"]), row["error_code"])
-        for topic in answer.values["topics"]
+def fetch_all_request(group_id: str, *, is_stable: bool = True) -> Request:
+    """Return the request for all positions of a group.
+
+    Only Kafka 2.5 and newer take it. librdkafka's mock cluster, which is the embedded broker, would
+    answer that it has no list of them.
+    """
+    values = {"group_id": group_id, "topics": None, "require_stable": is_stable}
+    return Request(OFFSET_FETCH, values, str(STABLE_SINCE))
+
+
+def codes_in(answer: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """Return partition -> its error code in the answer to one of these requests."""
+    return {
+        TopicPartition(topic["name"], row["partition_index"]): row["error_code"]
+        for topic in answer["topics"]
         for row in topic["partitions"]
-    ]
+    }
 
 
-# aiokafka is untyped.
-class OffsetFetchResponse_v7(Response):  # type: ignore[misc]
-    """Source: OffsetFetchResponse.json of Kafka."""
-
-    API_KEY = 9
-    API_VERSION = 7
-    _POSITION = (
-        ("partition", Int32),
-        ("offset", Int64),
-        ("leader_epoch", Int32),
-        ("metadata", TEXT),
-    )
-    _PARTITION = (*_POSITION, ("error_code", Int16), TAGS)
-    _TOPIC = (("topic", TEXT), ("partitions", CompactArray(*_PARTITION)), TAGS)
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32), ("topics", CompactArray(*_TOPIC)), ("error_code", Int16), TAGS
-    )
-
-
-# aiokafka is untyped.
-class OffsetFetchRequest_v7(RequestStruct):  # type: ignore[misc]
-    """Source: OffsetFetchRequest.json of Kafka. Spoken by Kafka 2.5 and newer."""
-
-    API_KEY = 9
-    API_VERSION = 7
-    FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = OffsetFetchResponse_v7
-    _TOPIC = (("topic", TEXT), ("partitions", CompactArray(Int32)), TAGS)
-    SCHEMA = Schema(
-        ("group_id", TEXT), ("topics", CompactArray(*_TOPIC)), ("require_stable", Boolean), TAGS
-    )
-
-
-# aiokafka is untyped.
-class TxnOffsetCommitResponse_v3(Response):  # type: ignore[misc]
-    """Source: TxnOffsetCommitResponse.json of Kafka."""
-
-    API_KEY = 28
-    API_VERSION = 3
-    _TOPIC = (
-        ("topic", TEXT),
-        ("partitions", CompactArray(("partition", Int32), ("error_code", Int16), TAGS)),
-        TAGS,
-    )
-    SCHEMA = Schema(("throttle_time_ms", Int32), ("topics", CompactArray(*_TOPIC)), TAGS)
-
-
-# aiokafka is untyped.
-class TxnOffsetCommitRequest_v3(RequestStruct):  # type: ignore[misc]
-    """Source: TxnOffsetCommitRequest.json of Kafka. Spoken by Kafka 2.5 and newer."""
-
-    API_KEY = 28
-    API_VERSION = 3
-    FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = TxnOffsetCommitResponse_v3
-    _POSITION = (
-        ("partition", Int32),
-        ("offset", Int64),
-        ("leader_epoch", Int32),
-        ("metadata", TEXT),
-        TAGS,
-    )
-    _TOPIC = (("topic", TEXT), ("partitions", CompactArray(*_POSITION)), TAGS)
-    _PRODUCER = (
-        ("transactional_id", TEXT),
-        ("group_id", TEXT),
-        ("producer_id", Int64),
-        ("producer_epoch", Int16),
-    )
-    _MEMBER = (("generation_id", Int32), ("member_id", TEXT), ("group_instance_id", TEXT))
-    SCHEMA = Schema(*_PRODUCER, *_MEMBER, ("topics", CompactArray(*_TOPIC)), TAGS)
-
-
-class TxnOffsetCommit(Request[TxnOffsetCommitRequest_v3]):  # type: ignore[misc]
-    """Positions for a transaction, in the name of a member of one generation (KIP-447).
-
-    aiokafka's own request has version 0, which names no member: a member that was frozen, and has
-    lost its partitions meanwhile, could still store positions. Brokers before 2.5 do not have this
-    version and are refused.
-    """
-
-    API_KEY = 28
-
-    def __init__(self, arguments: tuple[Any, ...]) -> None:
-        self._arguments = arguments
-
-    def build(self, version: Any) -> Any:
-        return version(*self._arguments)
-
-
-class OffsetFetch(Request[OffsetFetchRequest_v3 | OffsetFetchRequest_v7]):  # type: ignore[misc]
-    """Asks for the positions of *group_id*: of *partitions*, or of all (None).
-
-    A coordinator that has just taken over returns the positions that it knows to be on all in-sync
-    replicas. For up to a second these may be fewer than were confirmed to us, and a channel that
-    starts then would repeat records. ``require_stable`` makes the coordinator wait until everything
-    is stored; Java's clients set it, too. aiokafka's own request has version 3, which lacks the
-    field. It is used for brokers before 2.5.
-    """
-
-    API_KEY = 9
-
-    def __init__(self, group_id: str, partitions: Iterable[TopicPartition] | None) -> None:
-        self._group_id = group_id
-        self.is_to_be_stable = True
-        self._topics: dict[str, list[int]] | None = None if partitions is None else {}
-        for topic, number in partitions or ():
-            self._topics.setdefault(topic, []).append(number)  # type: ignore[union-attr]
-
-    def build(self, version: Any) -> Any:
-        """Return the request in the newest version that both sides have."""
-        topics = None if self._topics is None else list(self._topics.items())
-        if version is OffsetFetchRequest_v3:
-            return version(self._group_id, topics)
-        tagged: list[Any] | None = (
-            None if topics is None else [(topic, numbers, {}) for topic, numbers in topics]
+def positions_in(answer: Mapping[str, Any]) -> dict[TopicPartition, Committed]:
+    """Return the positions in an answer without errors. Partitions without one are left out."""
+    return {
+        TopicPartition(topic["name"], row["partition_index"]): Committed(
+            row["committed_offset"], row["metadata"] or ""
         )
-        return version(self._group_id, tagged, self.is_to_be_stable, {})
+        for topic in answer["topics"]
+        for row in topic["partitions"]
+        if row["committed_offset"] >= 0
+    }

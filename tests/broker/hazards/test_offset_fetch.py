@@ -5,9 +5,7 @@ positions.
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
 
 import aiokafka
 import pytest
@@ -15,18 +13,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
 from reactive_kafka import Committed, TopicPartition
-from reactive_kafka.broker.aiokafka.group_positions import (
-    UNSTABLE_OFFSET_COMMIT,
-    error_of,
-    positions,
-)
 from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests
-from reactive_kafka.broker.aiokafka.offset_requests import (
-    OffsetFetch,
-    OffsetFetchRequest_v3,
-    OffsetFetchRequest_v7,
-    OffsetFetchResponse_v7,
-)
+from reactive_kafka.broker.aiokafka.offset_requests import fetch_request, positions_in
 from tests.broker.hazards.faults import Rig, until
 from tests.broker.members import Member, fill, inspecting, joined
 from tests.broker.test_kafka import KafkaTestCluster
@@ -35,7 +23,6 @@ from tests.harness.kafka import KafkaCluster
 ASKS_IN_VAIN = 3
 LOADING = 14
 OFFSET_FETCH = 9
-P = TopicPartition("orders", 1)
 
 
 @pytest.fixture(scope="module")
@@ -132,12 +119,11 @@ async def test_h17_positions_wait_for_a_commit_that_is_not_on_all_replicas_yet(
                 member.consumer.commit({partition: Committed(2)}, member.generation)
             )
             await asyncio.wait([commit], timeout=0.5)
-            unstable = OffsetFetchRequest_v7(group, [(partition.topic, [0], {})], False, {})
-            assert positions(await stranger.send(coordinator, Exactly(unstable))) == {
-                partition: Committed(1)
-            }
+            unstable = fetch_request(group, [partition], is_stable=False)
+            answer = await stranger.send(coordinator, unstable)
+            assert positions_in(answer.values) == {partition: Committed(1)}
             asked = asyncio.ensure_future(
-                stranger.send(coordinator, OffsetFetch(group, [partition]))
+                stranger.send(coordinator, fetch_request(group, [partition]))
             )
             await asyncio.wait([asked], timeout=0.5)
             assert not commit.done()
@@ -145,18 +131,8 @@ async def test_h17_positions_wait_for_a_commit_that_is_not_on_all_replicas_yet(
         finally:
             three.thaw(coordinator % 3 + 1)
         await commit
-        assert positions(await asked) == {partition: Committed(2)}
+        assert positions_in((await asked).values) == {partition: Committed(2)}
         assert await member.consumer.committed([partition]) == {partition: Committed(2)}
-
-
-class Exactly:
-    """A request in the one version that it is in."""
-
-    def __init__(self, request: Any) -> None:
-        self._request = request
-
-    def prepare(self, _: object) -> Any:
-        return self._request
 
 
 async def test_h17_an_answer_that_it_is_still_loading_is_asked_again(rig: Rig, group: str) -> None:
@@ -168,45 +144,3 @@ async def test_h17_an_answer_that_it_is_still_loading_is_asked_again(rig: Rig, g
         rig.broker.answer_with(OFFSET_FETCH, LOADING, ASKS_IN_VAIN)
         assert await member.consumer.committed([partition]) == {partition: Committed(0, "kept")}
         await until(lambda: rig.answers.passed_bytes > before, "it was asked")
-
-
-@pytest.mark.parametrize("code", [LOADING, 15, 16, UNSTABLE_OFFSET_COMMIT])
-def test_an_error_without_topics_is_an_error(code: int) -> None:
-    for answer in (
-        OffsetFetchRequest_v3.RESPONSE_TYPE(0, [], code),
-        OffsetFetchResponse_v7(0, [], code, {}),
-    ):
-        error = error_of(type(answer).decode(answer.encode()))
-        assert error is not None
-        assert error.retriable  # type: ignore[attr-defined]
-
-
-def test_an_error_of_one_partition_is_an_error() -> None:
-    rows = [(0, 7, 0, "", 0, {}), (1, -1, -1, None, UNSTABLE_OFFSET_COMMIT, {})]
-    error = error_of(OffsetFetchResponse_v7(0, [("orders", rows, {})], 0, {}))
-    assert error is not None
-    assert error.retriable  # type: ignore[attr-defined]
-
-
-def test_both_versions_ask_and_tell_the_same() -> None:
-    partitions = [P, TopicPartition("orders", 0), TopicPartition("bills", 0)]
-    request = OffsetFetch("billing", partitions)
-    old = request.prepare({OFFSET_FETCH: (1, 5)})
-    new = request.prepare({OFFSET_FETCH: (1, 9)})
-    asked = [("orders", [1, 0]), ("bills", [0])]
-    assert (old.API_VERSION, old.topics) == (3, asked)
-    assert (new.API_VERSION, new.require_stable) == (7, True)
-    assert type(new).decode(new.encode()).topics == [(*topic, {}) for topic in asked]
-    told = {P: Committed(8, "eight")}
-    rows = [(1, 8, "eight", 0), (0, -1, None, 0)]
-    answer = old.RESPONSE_TYPE(0, [("orders", rows)], 0)
-    assert (error_of(answer), positions(answer)) == (None, told)
-    tagged = [(number, offset, 4, text, code, {}) for number, offset, text, code in rows]
-    newer = OffsetFetchResponse_v7.decode(
-        OffsetFetchResponse_v7(0, [("orders", tagged, {})], 0, {}).encode()
-    )
-    assert (error_of(newer), positions(newer)) == (None, told)
-
-
-def test_everything_of_a_group_is_asked_for_without_topics() -> None:
-    assert OffsetFetch(uuid.uuid4().hex, None).prepare({OFFSET_FETCH: (1, 9)}).topics is None
