@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 import aiokafka
-from aiokafka.cluster import ClusterMetadata
-from aiokafka.protocol.metadata import MetadataRequest
 
 from reactive_kafka.broker.aiokafka.client_calls import (
     CALL_DEADLINE_S,
@@ -17,7 +15,7 @@ from reactive_kafka.broker.aiokafka.client_calls import (
     within,
 )
 from reactive_kafka.broker.aiokafka.closing import cancel
-from reactive_kafka.broker.aiokafka.fetched.repeated_request import RepeatedRequest
+from reactive_kafka.broker.aiokafka.metadata_requests import ask_metadata
 from reactive_kafka.broker.aiokafka.topic_ids import TopicIdQuestion, topic_ids, topic_ids_of_all
 from reactive_kafka.errors import BrokerError, TransientBrokerError
 from reactive_kafka.records import TopicIds, TopicPartition
@@ -29,7 +27,7 @@ class KafkaQueries:
     # How long an answer is waited for.
     deadline_s = CALL_DEADLINE_S
     _client: aiokafka.AIOKafkaConsumer | None = None
-    _id_question: RepeatedRequest | None = None
+    _id_question: TopicIdQuestion | None = None
 
     @property
     def client(self) -> aiokafka.AIOKafkaConsumer:
@@ -45,24 +43,19 @@ class KafkaQueries:
 
     async def topics(self, names: Collection[str] | None = None) -> dict[str, list[TopicPartition]]:
         client = self.client._client
-        ask = client.fetch_all_metadata() if names is None else _metadata(client, names)
+        ask = _all_numbers(client) if names is None else _numbers_of(client, names)
         known = await within(self.deadline_s, ask, "asking for the topics")
         return {
-            topic: [
-                TopicPartition(topic, number)
-                for number in sorted(known.partitions_for_topic(topic) or ())
-            ]
-            for topic in sorted(known.topics())
+            topic: [TopicPartition(topic, number) for number in sorted(known[topic])]
+            for topic in sorted(known)
         }
 
     async def topic_ids(self, topics: Collection[str], *, of_all: bool = False) -> list[TopicIds]:
         if of_all:
             return await topic_ids_of_all(self.client._client, topics, self.deadline_s)
-        if self._id_question is None or frozenset(topics) != self._id_question.request.topics:
-            self._id_question = RepeatedRequest(
-                TopicIdQuestion(frozenset(topics)), lambda answer: answer
-            )
-        return await topic_ids(self.client._client, self._id_question.request, self.deadline_s)
+        if self._id_question is None or frozenset(topics) != self._id_question.topics:
+            self._id_question = TopicIdQuestion(frozenset(topics))
+        return await topic_ids(self.client._client, self._id_question, self.deadline_s)
 
     async def beginning_offsets(
         self, partitions: Collection[TopicPartition]
@@ -108,16 +101,23 @@ class KafkaQueries:
             raise TransientBrokerError(f"no such partition: {', '.join(map(str, sorted(missing)))}")
 
 
-async def _metadata(client: Any, topics: Collection[str]) -> ClusterMetadata:
-    """Return the metadata of these topics. Creates none, and logs nothing of missing ones."""
-    known = ClusterMetadata()
-    # With this the metadata keeps no errors of topics, and logs none.
-    known.need_all_topic_metadata = True
+async def _all_numbers(client: Any) -> dict[str, Collection[int]]:
+    """Return topic -> the numbers of its partitions, of all topics but Kafka's internal ones."""
+    known = await client.fetch_all_metadata()
+    return {topic: known.partitions_for_topic(topic) or () for topic in known.topics()}
+
+
+async def _numbers_of(client: Any, topics: Collection[str]) -> dict[str, Collection[int]]:
+    """Return the same of those of these topics that exist. Creates none."""
     node = client.get_random_node()
     if node is None:
         raise TransientBrokerError("asking for the topics: no broker is known")
-    known.update_metadata(await client.send(node, MetadataRequest(sorted(topics), False)))
-    return known
+    metadata = await ask_metadata(client, node, topics)
+    return {
+        topic["name"]: [partition["partition_index"] for partition in topic["partitions"]]
+        for topic in metadata["topics"]
+        if not topic["error_code"] and not topic["is_internal"]
+    }
 
 
 def _unknown(client: Any, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
@@ -203,7 +203,7 @@ async def anybody_answers(client: Any) -> bool:
 async def _answers(client: Any, node: int) -> bool:
     """True if a node answers an empty request. It may have to wait for a fetch before it."""
     try:
-        await within(CALL_DEADLINE_S, client.send(node, MetadataRequest([])), "asking a leader")
+        await within(CALL_DEADLINE_S, ask_metadata(client, node, []), "asking a leader")
     except BrokerError:
         return False
     return True

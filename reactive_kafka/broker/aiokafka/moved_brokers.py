@@ -17,10 +17,11 @@ from typing import Any
 
 import aiokafka.errors as kafka_errors
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.protocol.metadata import MetadataRequest
 
 from reactive_kafka.broker.aiokafka.client_log import as_ours
 from reactive_kafka.broker.aiokafka.closing import cancel
+from reactive_kafka.broker.aiokafka.metadata_requests import ask_metadata
+from reactive_kafka.broker.wire.errors import MessageDecodeError
 
 LOOK_EVERY_S = 5.0
 """The bootstrap servers are asked at most this often."""
@@ -60,16 +61,14 @@ async def answers_soon(client: Any, within_s: float) -> bool:
     """
     with as_ours():
         requests = [
-            asyncio.create_task(
-                client.send(broker.nodeId, MetadataRequest([])), name="is a broker there"
-            )
+            asyncio.create_task(ask_metadata(client, broker.nodeId, []), name="is a broker there")
             for broker in client.cluster.brokers()
         ]
     try:
         for answer in asyncio.as_completed(requests, timeout=within_s):
             try:
                 await answer
-            except kafka_errors.KafkaError:
+            except (kafka_errors.KafkaError, MessageDecodeError):
                 continue
             return True
     except TimeoutError:

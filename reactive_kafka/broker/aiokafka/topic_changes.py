@@ -6,67 +6,27 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import aiokafka.errors as kafka_errors
-from aiokafka.cluster import ClusterMetadata
-from aiokafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.metadata import MetadataRequest
-from aiokafka.protocol.types import Array, Boolean, Int8, Int16, Int32, Schema, String
 
 from reactive_kafka.broker.aiokafka.client_calls import within
 from reactive_kafka.broker.aiokafka.error_classes import class_for
 from reactive_kafka.broker.aiokafka.error_translation import translate
-from reactive_kafka.errors import BrokerError, FatalBrokerError, TransientBrokerError
+from reactive_kafka.broker.aiokafka.metadata_requests import ask_metadata
+from reactive_kafka.broker.wire.codec import Values
+from reactive_kafka.broker.wire.definitions import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    INCREMENTAL_ALTER_CONFIGS,
+)
+from reactive_kafka.broker.wire.errors import NoCommonVersionError
+from reactive_kafka.broker.wire.requests import call
+from reactive_kafka.broker.wire.schema import Api
+from reactive_kafka.errors import FatalBrokerError, TransientBrokerError
 
 DEADLINE_S = 20.0
 MOST_REPLICAS = 3
 # Kafka's number for topics among the resources with configs.
 TOPIC_RESOURCE = 2
 SET = 0
-NAME = String("utf-8")
-
-
-# aiokafka is untyped.
-class IncrementalAlterConfigsResponse_v0(Response):  # type: ignore[misc]
-    """Source: IncrementalAlterConfigsResponse.json of Kafka."""
-
-    API_KEY = 44
-    API_VERSION = 0
-    _RESOURCE = (
-        ("error_code", Int16),
-        ("error_message", NAME),
-        ("resource_type", Int8),
-        ("resource_name", NAME),
-    )
-    SCHEMA = Schema(("throttle_time_ms", Int32), ("responses", Array(*_RESOURCE)))
-
-
-# aiokafka is untyped.
-class IncrementalAlterConfigsRequest_v0(RequestStruct):  # type: ignore[misc]
-    """Source: IncrementalAlterConfigsRequest.json of Kafka. Spoken by Kafka 2.3 and newer."""
-
-    API_KEY = 44
-    API_VERSION = 0
-    RESPONSE_TYPE = IncrementalAlterConfigsResponse_v0
-    _CONFIG = (("name", NAME), ("operation", Int8), ("value", NAME))
-    _RESOURCE = (("resource_type", Int8), ("resource_name", NAME), ("configs", Array(*_CONFIG)))
-    SCHEMA = Schema(("resources", Array(*_RESOURCE)), ("validate_only", Boolean))
-
-
-class IncrementalAlterConfigs(Request[IncrementalAlterConfigsRequest_v0]):  # type: ignore[misc]
-    """Sets configs of a topic, and leaves its other configs alone.
-
-    aiokafka has only the older request, which resets all configs that it does not name.
-    """
-
-    API_KEY = 44
-
-    def __init__(self, topic: str, config: Mapping[str, str]) -> None:
-        self._topic = topic
-        self._config = config
-
-    def build(self, version: Any) -> Any:
-        configs = [(name, SET, value) for name, value in sorted(self._config.items())]
-        return version([(TOPIC_RESOURCE, self._topic, configs)], False)
 
 
 async def create_topic(
@@ -79,66 +39,83 @@ async def create_topic(
     """Create a topic. See :meth:`reactive_kafka.broker.client.Inspector.create_topic`."""
     await within(DEADLINE_S, client.fetch_all_metadata(), "asking for the brokers")
     replicas = replication_factor or min(MOST_REPLICAS, len(client.cluster.brokers()))
-    wanted: Any = (topic, partitions, replicas, [], sorted(config.items()))
-    request = CreateTopicsRequest([wanted], int(DEADLINE_S * 1000), False)
-    answer = await _ask_controller(client, request, f"creating topic {topic!r}")
-    for _, error_code, *said in answer.topic_errors:
-        _raise_if(error_code, said, "CREATE on it is missing, or on the cluster")
+    values = {
+        "topics": [
+            {
+                "name": topic,
+                "num_partitions": partitions,
+                "replication_factor": replicas,
+                "configs": [{"name": name, "value": config[name]} for name in sorted(config)],
+            }
+        ],
+        "timeout_ms": int(DEADLINE_S * 1000),
+    }
+    answer = await _ask_controller(client, CREATE_TOPICS, values, f"creating topic {topic!r}")
+    for result in answer["topics"]:
+        _raise_if(result, "CREATE on it is missing, or on the cluster")
 
 
 async def add_partitions(client: Any, topic: str, total: int) -> None:
     """Give a topic more partitions. See :class:`reactive_kafka.broker.client.Inspector`."""
-    # The brokers choose where the new partitions are.
-    request = CreatePartitionsRequest([(topic, (total, None))], int(DEADLINE_S * 1000), False)
-    answer = await _ask_controller(client, request, f"adding partitions to topic {topic!r}")
-    for _, error_code, *said in answer.topic_errors:
-        _raise_if(error_code, said, "ALTER on it is missing")
+    values = {
+        # The brokers choose where the new partitions are.
+        "topics": [{"name": topic, "count": total, "assignments": None}],
+        "timeout_ms": int(DEADLINE_S * 1000),
+    }
+    doing = f"adding partitions to topic {topic!r}"
+    answer = await _ask_controller(client, CREATE_PARTITIONS, values, doing)
+    for result in answer["results"]:
+        _raise_if(result, "ALTER on it is missing")
 
 
 async def set_topic_config(client: Any, topic: str, config: Mapping[str, str]) -> None:
-    """Set configs of a topic. See :class:`reactive_kafka.broker.client.Inspector`."""
-    request = IncrementalAlterConfigs(topic, config)
-    answer = await _ask_controller(client, request, f"setting configs of topic {topic!r}")
-    for error_code, text, *_ in answer.responses:
-        _raise_if(error_code, [text], "ALTER_CONFIGS on it is missing")
+    """Set configs of a topic, and leave its other configs alone.
+
+    See :class:`reactive_kafka.broker.client.Inspector`.
+    """
+    configs = [
+        {"name": name, "config_operation": SET, "value": config[name]} for name in sorted(config)
+    ]
+    values = {
+        "resources": [{"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configs": configs}]
+    }
+    doing = f"setting configs of topic {topic!r}"
+    answer = await _ask_controller(client, INCREMENTAL_ALTER_CONFIGS, values, doing)
+    for result in answer["responses"]:
+        _raise_if(result, "ALTER_CONFIGS on it is missing")
 
 
 async def replication_factors(client: Any, topics: Collection[str]) -> dict[str, int]:
     """Return topic -> the smallest number of replicas that one of its partitions has."""
-    known = ClusterMetadata()
-    known.need_all_topic_metadata = True
     node = client.get_random_node()
+    doing = "asking for the replicas of topics"
     if node is None:
-        raise TransientBrokerError("asking for the replicas of topics: no broker is known")
-    request = MetadataRequest(sorted(topics), False)
-    known.update_metadata(
-        await within(DEADLINE_S, client.send(node, request), "asking for the replicas of topics")
-    )
+        raise TransientBrokerError(f"{doing}: no broker is known")
+    metadata = await within(DEADLINE_S, ask_metadata(client, node, topics), doing)
     return {
-        topic: min(len(partition.replicas) for partition in partitions.values())
-        for topic, partitions in known._partitions.items()
-        if partitions
+        topic["name"]: min(len(partition["replica_nodes"]) for partition in topic["partitions"])
+        for topic in metadata["topics"]
+        if topic["partitions"] and not topic["error_code"]
     }
 
 
-async def _ask_controller(client: Any, request: Any, doing: str) -> Any:
+async def _ask_controller(client: Any, api: Api, values: Values, doing: str) -> dict[str, Any]:
     controller = client.cluster.controller
     node = controller.nodeId if controller else client.get_random_node()
     if node is None:
         raise TransientBrokerError(f"{doing}: no broker is known")
     try:
-        return await within(DEADLINE_S, client.send(node, request), doing)
-    except BrokerError as error:
-        if isinstance(error.__cause__, kafka_errors.IncompatibleBrokerVersion):
-            raise FatalBrokerError(f"{doing}: the broker has no such request") from error
-        raise
+        return await within(DEADLINE_S, call(client, node, api, values), doing)
+    except NoCommonVersionError as error:
+        raise FatalBrokerError(f"{doing}: {error}") from error
 
 
-def _raise_if(error_code: int, said: Collection[str | None], right: str) -> None:
-    """Raise the error of an answer. *right* says which right may be missing."""
-    if not error_code:
+def _raise_if(result: Mapping[str, Any], right: str) -> None:
+    """Raise the error of a result, if it is one. *right* says which right may be missing."""
+    if not result["error_code"]:
         return
-    error = class_for(error_code)(*[text for text in said if text])
+    text = [result["error_message"]] if result["error_message"] else []
+    error = class_for(result["error_code"])(*text)
     if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
         raise FatalBrokerError(f"{error}: the right {right}") from error
     raise translate(error) from error

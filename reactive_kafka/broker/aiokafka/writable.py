@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from aiokafka.protocol.metadata import MetadataRequest
-
 from reactive_kafka.broker.aiokafka.error_classes import class_for
-from reactive_kafka.broker.aiokafka.topic_ids import TopicIdQuestion
+from reactive_kafka.broker.aiokafka.metadata_requests import ask_metadata
 from reactive_kafka.errors import TransientBrokerError
 
 CREATED_WITHIN_S = 1.0
@@ -51,11 +49,6 @@ async def _ask(client: Any, topic: str) -> tuple[int, int]:
     node = client.get_random_node()
     if node is None:
         raise TransientBrokerError(f"asking for topic {topic!r}: no broker is known")
-    try:
-        answer = await client.send(node, TopicIdQuestion([topic], creates=True, tells_rights=True))
-    except NotImplementedError:
-        # aiokafka raises this if the broker does not have this version: it is older than 2.8.
-        answer = await client.send(node, MetadataRequest([topic], True))
-        return answer.topics[0][0], NOT_TOLD
-    code, *_, operations, _ = answer.topics[0]
-    return code, operations
+    metadata = await ask_metadata(client, node, [topic], creates=True, tells_rights=True)
+    (found,) = metadata["topics"]
+    return found["error_code"], found["topic_authorized_operations"]
