@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -9,13 +10,16 @@ from typing import Any
 
 import aiokafka
 import aiokafka.errors as kafka_errors
-from aiokafka.client import CoordinationType
-from aiokafka.producer.sender import AddOffsetsToTxnHandler, AddPartitionsToTxnHandler
+from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.producer.sender import AddPartitionsToTxnHandler
 from aiokafka.producer.transaction_manager import TransactionManager
 
 from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, within
+from reactive_kafka.broker.aiokafka.error_classes import class_for
 from reactive_kafka.broker.aiokafka.kafka_producer import AiokafkaProducer
 from reactive_kafka.broker.client import TRANSACTION_TIMEOUT_MS, BatchRefusedError, TransactionId
+from reactive_kafka.broker.wire.definitions import ADD_OFFSETS_TO_TXN
+from reactive_kafka.broker.wire.requests import call
 from reactive_kafka.errors import (
     BrokerError,
     OutcomeUnknownError,
@@ -28,6 +32,10 @@ SOON_S = 0.003
 takes the broker some milliseconds. The client waits 20 or 100 ms: most of the time of a small
 transaction.
 """
+COORDINATOR_MOVED = (
+    kafka_errors.CoordinatorNotAvailableError,
+    kafka_errors.NotCoordinatorError,
+)
 END_DEADLINE_S = 10.0
 """How long to wait for the end of a transaction. Its coordinator may be moving to another node."""
 
@@ -37,12 +45,6 @@ class _AddPartitions(AddPartitionsToTxnHandler):  # type: ignore[misc]
     def handle_response(self, answer: Any) -> float | None:
         codes = (code for _, rows in answer.errors for _, code in rows)
         return _shorten_wait(super().handle_response(answer), codes)
-
-
-# aiokafka is untyped.
-class _AddOffsets(AddOffsetsToTxnHandler):  # type: ignore[misc]
-    def handle_response(self, answer: Any) -> float | None:
-        return _shorten_wait(super().handle_response(answer), (answer.error_code,))
 
 
 def _shorten_wait(wait_s: float | None, codes: Iterable[int]) -> float | None:
@@ -56,12 +58,68 @@ async def _add_partitions(sender: Any, transactional_id: str, partitions: Any) -
     return bool(await _AddPartitions(sender, partitions).do(node))
 
 
-async def _until_done(asking: Any, sender: Any, transactional_id: str) -> None:
-    """Send a request to the transaction coordinator until it succeeds."""
-    while not await asking.do(
-        await sender._find_coordinator(CoordinationType.TRANSACTION, transactional_id)
-    ):
-        pass
+async def _add_group(sender: Any, transactional_id: str, group_id: str) -> None:
+    """Tell the transaction's coordinator that positions of a group follow, until it knows.
+
+    aiokafka's own ``send_offsets_to_transaction`` would also send the positions, but without member
+    and generation.
+
+    Raises:
+        aiokafka.errors.KafkaError: The coordinator refuses.
+    """
+    manager = sender._txn_manager
+    values = {
+        "transactional_id": transactional_id,
+        "producer_id": manager.producer_id,
+        "producer_epoch": manager.producer_epoch,
+        "group_id": group_id,
+    }
+    while True:
+        node = await sender._find_coordinator(CoordinationType.TRANSACTION, transactional_id)
+        # From version 2 on the code for a fenced producer is one that aiokafka does not know.
+        asking = call(
+            sender.client,
+            node,
+            ADD_OFFSETS_TO_TXN,
+            values,
+            versions="0-1",
+            group=ConnectionGroup.COORDINATION,
+        )
+        try:
+            answer = await asking
+        except kafka_errors.KafkaError:
+            # The node may be gone.
+            sender._coordinator_dead(CoordinationType.TRANSACTION)
+            wait_s = sender._retry_backoff
+        else:
+            if not answer["error_code"]:
+                manager.consumer_group_added(group_id)
+                return
+            wait_s = _wait_before_retry(sender, answer["error_code"], group_id)
+        await asyncio.sleep(wait_s)
+
+
+def _wait_before_retry(sender: Any, code: int, group_id: str) -> float:
+    """Return after how long to send a refused AddOffsetsToTxn again, or raise the refusal."""
+    refusal = class_for(code)
+    manager = sender._txn_manager
+    if issubclass(refusal, kafka_errors.ConcurrentTransactions):
+        return SOON_S
+    if issubclass(refusal, COORDINATOR_MOVED):
+        sender._coordinator_dead(CoordinationType.TRANSACTION)
+        return float(sender._retry_backoff)
+    if issubclass(refusal, kafka_errors.CoordinatorLoadInProgressError):
+        return float(sender._retry_backoff)
+    if issubclass(refusal, kafka_errors.InvalidProducerEpoch):
+        raise kafka_errors.ProducerFenced()
+    if issubclass(refusal, kafka_errors.TransactionalIdAuthorizationFailed):
+        raise refusal(manager.transactional_id)
+    if issubclass(refusal, kafka_errors.GroupAuthorizationFailedError):
+        error = refusal(group_id)
+        # The client must not commit the transaction without the positions.
+        manager.error_transaction(error)
+        raise error
+    raise refusal()
 
 
 def _retrieve_failures(manager: TransactionManager) -> None:
@@ -134,18 +192,10 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
 
     async def add_group(self, group_id: str) -> TransactionId:
         client = await self._current_client()
-        sender = client._sender
         manager = self._manager
-
-        async def ask() -> None:
-            # aiokafka's own send_offsets_to_transaction would also send the positions, but without
-            # member and generation.
-            await _until_done(_AddOffsets(sender, group_id), sender, self._transactional_id)
-            if manager.consumer_group_to_add() is None and manager._txn_consumer_group != group_id:
-                raise kafka_errors.GroupAuthorizationFailedError(group_id)
-
+        adding = _add_group(client._sender, self._transactional_id, group_id)
         try:
-            await within(CALL_DEADLINE_S, ask(), f"adding group {group_id!r} to a transaction")
+            await within(CALL_DEADLINE_S, adding, f"adding group {group_id!r} to a transaction")
         except BaseException:
             self._clients.suspect(client)
             raise

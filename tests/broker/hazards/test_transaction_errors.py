@@ -18,16 +18,21 @@ from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import RecordBytes
 from tests.broker.contract_transactions import transacting
 from tests.broker.hazards.faults import Rig, until
+from tests.broker.hazards.test_codes import counting
 
 PRODUCE = 0
 ADD_PARTITIONS = 24
 ADD_OFFSETS = 25
 END = 26
+LOADING = 14
+NOT_AVAILABLE = 15
+NOT_COORDINATOR = 16
 NO_RIGHT_TO_THE_TOPIC = 29
 NO_RIGHT_TO_THE_GROUP = 30
 FENCED = 47
 WRONG_STATE = 48
 WRONG_ID = 49
+CONCURRENT = 51
 NO_RIGHT_TO_THE_ID = 53
 
 Step = Callable[[TransactionalProducer, TopicPartition], Awaitable[object]]
@@ -119,6 +124,19 @@ async def test_what_ends_a_transaction_is_raised_by_the_step_and_is_not_told_by_
         await write(producer, to)
         await producer.commit()
     assert told() == []
+
+
+@pytest.mark.parametrize("code", [LOADING, NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT])
+async def test_a_group_is_added_again_until_the_coordinator_takes_it(rig: Rig, code: int) -> None:
+    to = TopicPartition(await rig.create_topic(1), 0)
+    async with transacting(rig, f"id-{uuid.uuid4().hex[:8]}") as producer:
+        producer.begin()
+        await write(producer, to)
+        asked = counting(rig)
+        rig.broker.answer_with(ADD_OFFSETS, code, times=2)
+        await producer.add_group("billing")
+        assert asked[ADD_OFFSETS] == 3
+        await producer.commit()
 
 
 def sender_of(producer: TransactionalProducer) -> Any:
