@@ -15,16 +15,16 @@ from typing import Any
 
 import aiokafka
 from aiokafka.conn import CloseReason
-from aiokafka.protocol.coordination import FindCoordinatorRequest
-from aiokafka.protocol.fetch import FetchRequest
-from aiokafka.protocol.metadata import MetadataRequest
 
 from reactive_kafka.broker.aiokafka.fetched.fetch_session import FetchSession
 from reactive_kafka.broker.aiokafka.pacing import PacedConnections
 from reactive_kafka.broker.wire.definitions import (
     CONSUMER_GROUP_HEARTBEAT,
+    FETCH,
+    FIND_COORDINATOR,
     HEARTBEAT,
     JOIN_GROUP,
+    METADATA,
     OFFSET_COMMIT,
     OFFSET_FETCH,
     SYNC_GROUP,
@@ -88,9 +88,9 @@ class ConnectionDeadlines:
             OFFSET_COMMIT.key: max(third_s, COMMIT_S),
             OFFSET_FETCH.key: max(third_s, COMMIT_S),
             CONSUMER_GROUP_HEARTBEAT.key: third_s,
-            FindCoordinatorRequest.API_KEY: prompt_s,
-            MetadataRequest.API_KEY: prompt_s,
-            FetchRequest.API_KEY: max(third_s, self._slow_s),
+            FIND_COORDINATOR.key: prompt_s,
+            METADATA.key: prompt_s,
+            FETCH.key: max(third_s, self._slow_s),
             JOIN_GROUP.key: inf,
             SYNC_GROUP.key: inf,
         }
@@ -108,7 +108,7 @@ class ConnectionDeadlines:
         session = FetchSession()
 
         def send_watched(request: Any, expect_response: bool = True) -> Awaitable[Any]:
-            if request.API_KEY == FetchRequest.API_KEY:
+            if FETCH.key == request.API_KEY:
                 request.session = session
             if request.API_KEY in JOINING_KEYS:
                 # On a connection of their own.
@@ -132,7 +132,7 @@ class ConnectionDeadlines:
         silence_s = self._silence_s[request.API_KEY]
         waits_s = 0.0
         follows_after_s = inf
-        if request.API_KEY == FetchRequest.API_KEY:
+        if FETCH.key == request.API_KEY:
             waits_s = self._fetch_wait_s
             follows_after_s = self._slow_s if self._follows_leaders else inf
         watch = _AnswerWatch(
