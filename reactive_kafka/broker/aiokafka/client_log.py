@@ -95,6 +95,8 @@ LOGGERS = (
     "aiokafka.coordinator.assignors.sticky.partition_movements",
     "aiokafka.coordinator.assignors.sticky.sticky_assignor",
     "aiokafka.helpers",
+    # Since 0.15.
+    "aiokafka.producer.message_accumulator",
     "aiokafka.producer.producer",
     "aiokafka.producer.sender",
 )

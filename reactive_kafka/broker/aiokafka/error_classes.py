@@ -1,9 +1,10 @@
 """An exception class for each of Kafka's error codes.
 
-aiokafka 0.14 has classes for the codes -1 to 72 and 79. It turns every other code into
-``UnknownError`` with the number -1: a record that the broker refuses for good looks like a passing
-trouble of the broker. So importing this module replaces aiokafka's ``for_code``. An application
-that uses aiokafka directly gets subclasses of ``UnknownError`` instead.
+aiokafka 0.14 has classes for the codes -1 to 72 and 79, and aiokafka 0.15 for 82, too. It turns
+every other code into ``UnknownError`` with the number -1: a record that the broker refuses for good
+looks like a passing trouble of the broker. So importing this module replaces aiokafka's
+``for_code``. An application that uses aiokafka directly gets subclasses of ``UnknownError``
+instead.
 """
 
 from __future__ import annotations
