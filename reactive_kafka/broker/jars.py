@@ -20,7 +20,7 @@ from typing import NamedTuple
 from reactive_kafka.broker.jar_hashes import SHA256
 from reactive_kafka.errors import ReactiveKafkaError
 
-KAFKA_VERSION = "4.1.1"
+KAFKA_VERSION = "4.4.0"
 _LOG4J_VERSION = "2.24.3"
 
 _POM = """\

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from reactive_kafka.broker.jar_hashes import SHA256
 
-OTHER_VERSIONS = ("3.9.1", "4.0.1", "4.2.0")
+OTHER_VERSIONS = ("3.9.1", "4.0.1", "4.1.1", "4.2.0")
 
 PINNED: Mapping[str, str] = {
     **SHA256,
@@ -84,10 +84,38 @@ PINNED: Mapping[str, str] = {
     "re2j-1.7.jar": "4f657af51ab8bb0909bcc3eb40862d26125af8cbcf92aaaba595fed77f947bc0",
     "snakeyaml-2.2.jar": "1467931448a0817696ae2805b7b8b20bfb082652bf9c4efaed528930dc49389b",
     "zstd-jni-1.5.6-6.jar": "1f85db623bf653860d10e13e7b1ca6609301f66994dc93784c92a66019516bb9",
+    # Apache Kafka 4.1.1
+    "commons-beanutils-1.9.4.jar": "7d938c81789028045c08c065e94be75fc280527620d5bd62b519d5838532368a",
+    "commons-logging-1.3.2.jar": "6b858424f518015f32bfcd1183a373f4a827d72d026b6031da0c91cf0e8f3489",
+    "commons-validator-1.9.0.jar": "c3c14748e2d78db58df88808740711bd643b32c45ffa7b8a739f00fb467cd7d7",
+    "jackson-annotations-2.19.0.jar": "ead60e9cac0e42b57092b9e2d087ff43536e9477d4486ba393037a8cc156cda7",
+    "jackson-core-2.19.0.jar": "da8e859bac94874528116a25f20c68560e4287acbf27628711b8a4f96b028430",
+    "jackson-databind-2.19.0.jar": "ceda311f476c3b18e1d2b240c94e2dcb9c8d44e70f8afa9facab88bac4ddc03a",
+    "jackson-dataformat-csv-2.19.0.jar": "bec1150426b0616bb488149b952b45a0dcb16d9416b017c38f6455ad9389bc68",
+    "jackson-dataformat-yaml-2.19.0.jar": "46e54dcbd39d4d12cda18ec9276e7b888e08fc765ea0c77e71662306f0d4abc4",
+    "jackson-datatype-jdk8-2.19.0.jar": "04f1a3f9da8155995dd00098d6847cdb9b7af67f4a3028c94031eff017c8e3e5",
+    "kafka-clients-4.1.1.jar": "00247122a572c3d3ae4eb60a50192a5811bc0181f51923d13018600f892e821d",
+    "kafka-coordinator-common-4.1.1.jar": "2072fc1ce7e0505149bba22a463a5909a899c6235c4fa696f15c21194a7baf60",
+    "kafka-group-coordinator-4.1.1.jar": "3eb5a673b69d5992cfa86c5436f39adbf4ce284046a4c999ec6af0a8e31c5589",
+    "kafka-group-coordinator-api-4.1.1.jar": "3d1801d2329dcf7d273796a034d61e6c7e0f851f384d0afbdd3a2e6cbd17a968",  # noqa: E501, RUF100
+    "kafka-metadata-4.1.1.jar": "a689665751415b6456de1ecb013042cb7ba99ac68fd8c3e8bf28e098feb43218",
+    "kafka-raft-4.1.1.jar": "4810c93d93d1935dd54de61c5ba130f501c7fe11bc49ccd3ee05ec857818a72a",
+    "kafka-server-4.1.1.jar": "9f6aff422855491aad54326eca8d604163d6d3a6507cc48ffe3ce6de73caf79a",
+    "kafka-server-common-4.1.1.jar": "207edecd8322cf6c13d76d84addea7fd0ec441dc8d698cf69df43210ccdc0a94",
+    "kafka-share-coordinator-4.1.1.jar": "e6bec53428c77bf6579321836d482542a93575f7c08e860a26c9f2c7f6059dac",
+    "kafka-storage-4.1.1.jar": "1f85b82853eaec0143efbef7e3a4d4be8929ff83a386326431e0c2d0a557e58c",
+    "kafka-storage-api-4.1.1.jar": "8c0a712472185d706c6bf5ae24bf5d84a8e396fd4745c708e6146a415f7fa7f7",
+    "kafka-tools-4.1.1.jar": "8a6939f310a61119cedaffc144119e9b2a374e32a7ec18f78e49ce5aeb71d6b0",
+    "kafka-tools-api-4.1.1.jar": "542b08fe20cf872a2d866acdff61ea338b469219dc2ebfae727a1d9ea5737e1a",
+    "kafka-transaction-coordinator-4.1.1.jar": "a261b5730ac9e3205df7af5d45180d851e9d5f729ce1275c67511a6f51f73755",  # noqa: E501, RUF100
+    "kafka_2.13-4.1.1.jar": "e89428126cc7630a802123ba27aac4442816840b66d60670226feaff65f24fd1",
+    "lz4-java-1.8.0.jar": "d74a3334fb35195009b338a951f918203d6bbca3d1d359033dc33edd1cadc9ef",
+    "scala-library-2.13.16.jar": "1ebb2b6f9e4eb4022497c19b1e1e825019c08514f962aaac197145f88ed730f1",
+    "scala-logging_2.13-3.9.5.jar": "87a3017d3f43e6ace7566fe4c3d615134c6914ff871c8d64bb32ca1d996d0545",
+    "scala-reflect-2.13.16.jar": "fb49ccd9cac7464486ab993cda20a3c1569d8ef26f052e897577ad2a4970fb1d",
+    "snakeyaml-2.4.jar": "ef779af5d29a9dde8cc70ce0341f5c6f7735e23edff9685ceaa9d35359b7bb7f",
+    "zstd-jni-1.5.6-10.jar": "b6c3237e24b8252a5a9c3a0e1ae30ef8f323412e74bd358548b7a9e527d676df",
     # Apache Kafka 4.2.0
-    "commons-beanutils-1.11.0.jar": "9e44ba68ec9a3f21286fa2a8bbb003b735c0f69101bb43144b79f4f8aaa74709",
-    "commons-logging-1.3.5.jar": "6d7a744e4027649fbb50895df9497d109f98c766a637062fe8d2eabbb3140ba4",
-    "commons-validator-1.10.1.jar": "ed74711a78d793ca37f6075e4a1e93d107233dfd20d0bb17e32bad88d38e56aa",
     "jackson-annotations-2.19.2.jar": "e516743a316dcf83c572ffc9cb6e8c5e8c134880c8c5155b02f7b34e9c5dc3cf",
     "jackson-core-2.19.2.jar": "aa77eaf29293a868c47372194f7c5287d77d9370b04ea25d3fffc1e4904b5880",
     "jackson-databind-2.19.2.jar": "0a1bd4e9b0d670e632d40ee8c625ad376233502f03c2f5889baea95d025b47a7",
@@ -111,7 +139,6 @@ PINNED: Mapping[str, str] = {
     "kafka_2.13-4.2.0.jar": "0490bc0a8675f9217c52b788c8a586f692ad5ae34a50a3ed370d2533b01bdbcb",
     "lz4-java-1.10.1.jar": "a58a84c4271e50df4c96ed916ccb7e48a869f8ed9cdcda1ad5d3d4c33b0214a3",
     "scala-library-2.13.17.jar": "b7822c4225243215f185925724a6edff92cf18777a136cc738276c4446fac76c",
-    "scala-logging_2.13-3.9.6.jar": "0ad0c3f4d89d538b3b6c300158555e266aa69cf1b5f6522aba8b5bad238eb994",
     "scala-reflect-2.13.17.jar": "734533897bcfabe7a6e7fa09dbee165b257b0396e14e8a57c75111db8e04bb98",
 }
 """Name of a jar -> its SHA-256 in hexadecimal."""
