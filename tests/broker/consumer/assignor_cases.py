@@ -13,17 +13,10 @@ from reactive_kafka.broker.consumer.membership.classic_group.assignors.assignor 
     MemberSubscription,
     Shares,
 )
-from reactive_kafka.broker.jars import Artifact, fetched_once, find_java
+from reactive_kafka.broker.jars import find_java, kafka_jars
 from reactive_kafka.records import TopicPartition
 
 PROGRAM = Path(__file__).parent / "Assignments.java"
-VERSION = "4.4.0"
-CLIENTS = Artifact("org.apache.kafka", "kafka-clients", VERSION, is_alone=True)
-LOGGING = Artifact("org.slf4j", "slf4j-api", "1.7.36", is_alone=True)
-PINNED = {
-    "kafka-clients-4.4.0.jar": "1ab07317eb6633241392449d329dbdc5d9251e6ffc4926860f42dd966e88bdf9",
-    "slf4j-api-1.7.36.jar": "d3ef575e3e4979678dc01bf1dcce51021493b4d11fb7f1be8ad982877c16a1c0",
-}
 
 
 @dataclass(frozen=True)
@@ -153,14 +146,7 @@ def moves(owners: Mapping[TopicPartition, str], shares: Shares) -> int:
 
 def lines_by_java(told: Iterable[str]) -> list[str]:
     """What Assignments.java prints for these lines."""
-    jars = fetched_once(
-        f"kafka-clients {VERSION}",
-        "error-codes",
-        (CLIENTS, LOGGING),
-        needed=(CLIENTS.jar, LOGGING.jar),
-        pinned=PINNED,
-    )
-    run = [find_java(), "-cp", f"{jars}/*", str(PROGRAM)]
+    run = [find_java(), "-cp", f"{kafka_jars()}/*", str(PROGRAM)]
     done = subprocess.run(run, input="".join(told), capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 

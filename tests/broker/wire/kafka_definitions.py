@@ -3,7 +3,7 @@
     python -m tests.broker.wire.kafka_definitions [--write]
 
 Without ``--write`` it only says whether the module is up to date. The definitions are JSON files in
-the jar of the newest ``kafka-clients``. To use another message, add its name to APIS or MESSAGES.
+the jar ``kafka-clients`` of the Kafka that tests start. To use another message, add its name to APIS or MESSAGES.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-from reactive_kafka.broker.error_codes import SOURCE_VERSION
+from reactive_kafka.broker.jars import KAFKA_VERSION, kafka_jars
 from reactive_kafka.broker.wire.schema import OF_THE_TYPE
-from tests.broker.newest_clients import CLIENTS, newest_clients
 
 MODULE = Path(__file__).parents[3] / "reactive_kafka" / "broker" / "wire" / "definitions.py"
 APIS = (
@@ -104,7 +103,7 @@ IN_A_FIELD = {
 
 HEAD = f'''"""The messages of Kafka that this package sends and reads. Pure data.
 
-Written from the definitions in kafka-clients {SOURCE_VERSION}. Do not change it by hand. Run
+Written from the definitions in kafka-clients {KAFKA_VERSION}. Do not change it by hand. Run
 ``python -m tests.broker.wire.kafka_definitions --write``, which also has the list of messages.
 """
 
@@ -114,9 +113,9 @@ from reactive_kafka.broker.wire.schema import Api, WireField, WireMessage'''
 
 
 def definitions() -> dict[str, dict[str, Any]]:
-    """Return name of a message -> Kafka's definition of it, of the newest version of Kafka."""
+    """Return name of a message -> Kafka's definition of it."""
     found = {}
-    with ZipFile(newest_clients() / CLIENTS.jar) as jar:
+    with ZipFile(kafka_jars() / f"kafka-clients-{KAFKA_VERSION}.jar") as jar:
         for file in jar.namelist():
             if file.startswith("common/message/") and file.endswith(".json"):
                 definition = json.loads(without_comments(jar.read(file).decode()))
@@ -242,7 +241,7 @@ def main() -> None:
     if "--write" in sys.argv[1:]:
         MODULE.write_text(text, encoding="utf-8")
     elif MODULE.read_text(encoding="utf-8") != text:
-        sys.exit(f"{MODULE} is not what Kafka {SOURCE_VERSION} says: run this with --write")
+        sys.exit(f"{MODULE} is not what Kafka {KAFKA_VERSION} says: run this with --write")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The data module says what the newest Kafka says, and Java's classes read and write the same bytes."""
+"""The data module says what Kafka says, and Java's classes read and write the same bytes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.broker.jars import find_java
+from reactive_kafka.broker.jars import find_java, kafka_jars
 from reactive_kafka.broker.wire.codec import decode, default_of, encode
 from reactive_kafka.broker.wire.schema import WireField, WireMessage, versions_of
-from tests.broker.newest_clients import newest_clients
 from tests.broker.wire import kafka_definitions
 from tests.broker.wire.drawn_values import APIS, MESSAGES
 
@@ -27,7 +26,7 @@ Line = tuple[WireMessage, int, bytes]
 
 
 @pytest.mark.kafka
-def test_the_module_is_what_the_definitions_of_the_newest_kafka_say() -> None:
+def test_the_module_is_what_the_definitions_of_kafka_say() -> None:
     assert kafka_definitions.MODULE.read_text(encoding="utf-8") == kafka_definitions.module()
 
 
@@ -104,7 +103,7 @@ def lines(dice: random.Random) -> list[Line]:
 @pytest.mark.kafka
 def test_java_reads_what_we_write_and_writes_the_same_bytes() -> None:
     sent = lines(random.Random(37))
-    run = [find_java(), "-cp", f"{newest_clients()}/*", str(PROGRAM)]
+    run = [find_java(), "-cp", f"{kafka_jars()}/*", str(PROGRAM)]
     text = "\n".join(
         f"{message.name} {version} {content.hex()}" for message, version, content in sent
     )
