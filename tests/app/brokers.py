@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.client import BatchRefusedError as BatchRefusedError
 from reactive_kafka.broker.client import Connector, Consumer, inspecting
 from reactive_kafka.broker.client import SomePositionsUnknownError as SomePositionsUnknownError
 from reactive_kafka.broker.client_wrapper import ClientWrapper
+from reactive_kafka.broker.memory.broker import AssignmentKind as AssignmentKind
 from reactive_kafka.broker.memory.memory_positions import CommitEntry as CommitEntry
 from reactive_kafka.broker.memory.partition_log import StoredRecord as StoredRecord
 from reactive_kafka.broker.memory.scripted_faults import Call as Call
@@ -33,7 +34,7 @@ class BrokerWithWrappedConsumers(MemoryBroker):
     def wrapped(self, consumer: Consumer) -> WrappedConsumer:
         return WrappedConsumer(consumer)
 
-    def connector(self, *, assignment: Literal["eager", "cooperative"] = "eager") -> Any:
+    def connector(self, *, assignment: AssignmentKind = "eager") -> Any:
         return _WrappingConnector(super().connector(assignment=assignment), self)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from typing import Any, Literal
+from typing import Any
 
 from reactive_kafka import App, Message, TopicPartition
 from reactive_kafka.events import HandlerAbandoned, Rebalanced
 from reactive_kafka.testing import MemoryBroker
+from tests.app.brokers import AssignmentKind
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -29,7 +30,7 @@ BOTH = {tp(0), tp(1)}
 class CooperativeBroker(MemoryBroker):
     """A broker whose consumers keep what stays their own."""
 
-    def connector(self, *, assignment: Literal["eager", "cooperative"] = "cooperative") -> Any:
+    def connector(self, *, assignment: AssignmentKind = "cooperative") -> Any:
         return super().connector(assignment=assignment)
 
 

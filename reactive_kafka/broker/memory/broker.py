@@ -8,6 +8,7 @@ from itertools import count
 from typing import Literal
 
 from reactive_kafka.broker.client import Connector, Written
+from reactive_kafka.broker.memory.heartbeat_member import HeartbeatMember
 from reactive_kafka.broker.memory.member import CooperativeMember, Member
 from reactive_kafka.broker.memory.memory_connector import MemoryConnector
 from reactive_kafka.broker.memory.memory_positions import CommitEntry
@@ -19,7 +20,12 @@ from reactive_kafka.errors import BrokerError, RejectedRecordError, TransientBro
 from reactive_kafka.records import Committed, HeaderPairs, RecordBytes, TopicPartition
 from reactive_kafka.wire import record_problem
 
-AssignmentKind = Literal["eager", "cooperative"]
+AssignmentKind = Literal["eager", "cooperative", "consumer"]
+_MEMBERS: Mapping[AssignmentKind, type[Member] | type[HeartbeatMember]] = {
+    "eager": Member,
+    "cooperative": CooperativeMember,
+    "consumer": HeartbeatMember,
+}
 
 
 class MemoryBroker:
@@ -44,11 +50,11 @@ class MemoryBroker:
     def connector(self, *, assignment: AssignmentKind = "eager") -> Connector:
         """Return a connector to this broker.
 
-        ``cooperative`` clients keep the partitions that stay theirs in a rebalance.
+        ``cooperative`` clients keep the partitions that stay theirs in a rebalance, and so do
+        ``consumer`` clients, whose groups have the consumer protocol (KIP-848). A client whose
+        properties name a ``group_protocol`` has that one.
         """
-        return MemoryConnector(
-            self._state, CooperativeMember if assignment == "cooperative" else Member
-        )
+        return MemoryConnector(self._state, _MEMBERS[assignment])
 
     async def close(self) -> None:
         """End the broker's own tasks, for tests that count what is left behind."""
@@ -181,8 +187,8 @@ class MemoryBroker:
         return {member_id: member.assignment.partitions for member_id, member in members.items()}
 
     def generation(self, group: str) -> int:
-        """Return how many assignments the group has made."""
-        return self._state.group(group).generation
+        """Return how many assignments the group has made; in the consumer protocol its epoch."""
+        return self._state.group(group).assignments
 
     def rebalance(self, group: str) -> None:
         """Make a group rebalance with the members that it has."""
@@ -235,6 +241,9 @@ class MemoryBroker:
     def down(self, down: bool) -> None:
         if down and not self.down:
             self._state.faults.went_down_at = self._state.clock.monotonic()
+        elif self.down and not down:
+            for group in self._state.groups.values():
+                group.broker_is_back()
         self._state.faults.is_down = down
         self._state.changed.notify()
 

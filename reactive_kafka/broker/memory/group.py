@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import GroupHasMembersError, members_share
 from reactive_kafka.broker.memory.assignors import Shares, range_shares, sticky_shares
+from reactive_kafka.broker.memory.consumer_members import ConsumerMembers
+from reactive_kafka.broker.memory.heartbeat_member import HeartbeatMember
 from reactive_kafka.broker.memory.member import Member
 from reactive_kafka.broker.memory.memory_positions import CommitEntry, StoredPositions, acceptable
-from reactive_kafka.errors import NotOwnerError
+from reactive_kafka.errors import NotOwnerError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 
 if TYPE_CHECKING:
@@ -23,12 +25,20 @@ METADATA_LIMIT = 4096
 
 
 class Group:
-    """A consumer group."""
+    """A consumer group.
+
+    At one time it has members of one protocol only. It takes members of the other one when it is
+    empty.
+    """
 
     def __init__(self, name: str, state: MemoryState) -> None:
         self.name = name
         self.generation = 0
-        self.members: dict[str, Member] = {}
+        # Members of the classic protocol.
+        self._classic: dict[str, Member] = {}
+        self.consumer_members = ConsumerMembers(
+            name, state, self._new_id, lambda: bool(self._classic)
+        )
         self.positions = StoredPositions()
         self.commits = self.positions.stored
         self.history: list[CommitEntry] = []
@@ -44,38 +54,71 @@ class Group:
         self._ghosts: list[Member] = []
         self._cut_off_members: list[Member] = []
 
+    @property
+    def members(self) -> Mapping[str, Member | HeartbeatMember]:
+        """Member id -> member, in the order of joining."""
+        return {**self._classic, **self.consumer_members.by_id}
+
+    @property
+    def protocol(self) -> str:
+        """The protocol of the group's members, ``classic`` or ``consumer``."""
+        return "consumer" if self.consumer_members.has_been_used else "classic"
+
+    @property
+    def assignments(self) -> int:
+        """How many assignments it has made. In the consumer protocol, its epoch."""
+        return max(self.generation, self.consumer_members.coordinator.group_epoch)
+
+    def _new_id(self, name: str) -> str:
+        return f"{name}-{next(self._ids)}"
+
     def join(self, member: Member) -> None:
-        """Add a member under a new id, and rebalance."""
-        member.member_id = f"{member.name}-{next(self._ids)}"
+        """Add a member of the classic protocol under a new id, and rebalance."""
+        if self.consumer_members.by_id:
+            raise TransientBrokerError(f"group {self.name} has members of the consumer protocol")
+        member.member_id = self._new_id(member.name)
         member.refused.clear()
-        self.members[member.member_id] = member
+        self._classic[member.member_id] = member
         self.rebalance()
 
     def leave(self, member: Member) -> None:
-        """Remove a member, and rebalance."""
-        if self.members.get(member.member_id) is member:
-            del self.members[member.member_id]
+        """Remove a member, and rebalance. While the broker is away, it cannot be told."""
+        if self._state.faults.is_down:
+            self._cannot_leave(member)
+        else:
+            self._remove(member)
+
+    def _remove(self, member: Member) -> None:
+        if self._classic.get(member.member_id) is member:
+            del self._classic[member.member_id]
             self.rebalance()
 
-    def cannot_leave(self, member: Member) -> None:
+    def _cannot_leave(self, member: Member) -> None:
         """Keep a member that ends while the broker is away, for one session after the outage.
 
         A coordinator that was restarted, or frozen, gives its members a whole session.
         """
-        if self.members.get(member.member_id) is member:
+        if self._classic.get(member.member_id) is member:
             member.crash()
             self._ghosts.append(member)
             self._start_background(self._end_session_after_outage(member))
 
     def expire(self, member_id: str, notice_after_s: float) -> None:
         """Remove a member at once. It notices later, and then joins again."""
-        member = self.members.pop(member_id)
+        if member_id in self.consumer_members.by_id:
+            self.consumer_members.expire(member_id, notice_after_s)
+            return
+        member = self._classic.pop(member_id)
         self.rebalance()
         self._start_background(self._rejoin(member, notice_after_s))
 
     def crash(self, member_id: str, session_s: float | None) -> None:
         """Let a member vanish. The group removes it when its session has ended."""
-        member = self.members[member_id]
+        if member_id in self.consumer_members.by_id:
+            now = asyncio.get_running_loop().time()
+            self.consumer_members.crash(member_id, session_s, now)
+            return
+        member = self._classic[member_id]
         member.crash()
         self._start_background(
             self._end_session(member, member.session_timeout_s if session_s is None else session_s)
@@ -87,13 +130,17 @@ class Group:
 
         KeyError: there is no such member.
         """
-        member = self.members[member_id]
+        if member_id in self.consumer_members.by_id:
+            self.consumer_members.cut_off(member_id)
+            return
+        member = self._classic[member_id]
         member.cut_since = now
         member.cut = asyncio.create_task(self._end_cut_session(member), name=f"{member_id}-cut-off")
         self._cut_off_members.append(member)
 
     def heal(self) -> None:
         """Let members reach the group again. Members without a session join again."""
+        self.consumer_members.heal()
         healed = self._cut_off_members
         self._cut_off_members = []
         for member in healed:
@@ -101,24 +148,37 @@ class Group:
                 member.cut.cancel()
             member.cut_since = None
             member.cut = None
-            if member.member_id not in self.members:
+            if member.member_id not in self._classic:
                 self._start_background(self._rejoin(member, 0))
 
     async def _end_cut_session(self, member: Member) -> None:
         await asyncio.sleep(member.session_timeout_s)
-        if self.members.pop(member.member_id, None) is not None:
+        if self._classic.pop(member.member_id, None) is not None:
             self.rebalance()
 
     @property
     def state(self) -> str:
         """The state of the group, in Kafka's words."""
-        if not self.members:
-            return "Empty"
+        if not self._classic:
+            return self.consumer_members.coordinator.state()
         is_rebalancing = self._rebalancing is not None and not self._rebalancing.done()
         return "PreparingRebalance" if is_rebalancing else "Stable"
 
+    def topic_changed(self, topic: str) -> None:
+        """A topic was created or deleted, or has more partitions."""
+        self.consumer_members.topics_changed()
+        if any(member.subscription.reads(topic) for member in self._classic.values()):
+            self.rebalance()
+
+    def broker_is_back(self) -> None:
+        """An outage is over."""
+        self.consumer_members.renew_sessions(asyncio.get_running_loop().time())
+
     def rebalance(self) -> None:
         """Begin a new generation as soon as the members are ready. Does not wait for that."""
+        if self.consumer_members.by_id:
+            self.consumer_members.coordinator.begin_epoch()
+            return
         self._is_stale = True
         if self._rebalancing is None or self._rebalancing.done():
             self._rebalancing = asyncio.create_task(
@@ -147,7 +207,9 @@ class Group:
         if generation < 0:
             if self.members:
                 raise GroupHasMembersError(members_share(self.name))
-        elif member_id not in self.members or generation != self.generation:
+        elif not self._classic and self.consumer_members.has_been_used:
+            self.consumer_members.check(member_id, generation)
+        elif member_id not in self._classic or generation != self.generation:
             raise NotOwnerError(
                 f"group {self.name}: {member_id} of generation {generation} is no member any more"
             )
@@ -173,9 +235,10 @@ class Group:
             watcher(entry)
 
     async def close(self) -> None:
+        self.consumer_members.close()
         tasks = [*self._background, *([self._rebalancing] if self._rebalancing else [])]
         tasks += [
-            member.let_go() for member in {*self.members.values(), *self._ghosts} if member.crashed
+            member.let_go() for member in {*self._classic.values(), *self._ghosts} if member.crashed
         ]
         tasks += [member.cut for member in self._cut_off_members if member.cut is not None]
         for task in tasks:
@@ -192,9 +255,11 @@ class Group:
 
     async def _until_ready(self) -> None:
         """Wait for all members, up to the longest ``rebalance_timeout_ms``. Others are removed."""
-        longest = max((member.rebalance_timeout_s for member in self.members.values()), default=0.0)
+        longest = max(
+            (member.rebalance_timeout_s for member in self._classic.values()), default=0.0
+        )
         deadline = asyncio.get_running_loop().time() + longest
-        members = dict(self.members)
+        members = dict(self._classic)
         while True:
             # The calls are collected again each time: a member that crashes meanwhile ends one and
             # has another one, until its session has ended.
@@ -210,7 +275,7 @@ class Group:
             if not done:
                 break
         for member_id, member in members.items():
-            if member.pending_call() is not None and self.members.pop(member_id, None) is not None:
+            if member.pending_call() is not None and self._classic.pop(member_id, None) is not None:
                 self._start_background(self._rejoin(member, 0))
 
     def _begin_generation(self) -> bool:
@@ -220,17 +285,17 @@ class Group:
         generation.
         """
         self.generation += 1
-        topics = self._state.sizes([member.subscription for member in self.members.values()])
+        topics = self._state.sizes([member.subscription for member in self._classic.values()])
         # Creating a topic in the line above has called rebalance(). Its partitions are in already.
         self._is_stale = False
         owners = {
             partition: member_id
-            for member_id, member in self.members.items()
+            for member_id, member in self._classic.items()
             for partition in member.assignment.since
         }
         shares = self._shares(topics, owners)
         self._promised_owners = {}
-        for member_id, member in self.members.items():
+        for member_id, member in self._classic.items():
             free = {
                 partition
                 for partition in shares[member_id]
@@ -245,9 +310,9 @@ class Group:
         """Return the shares of all members in the partitions that they read."""
         read = {
             member_id: frozenset(topic for topic in topics if member.subscription.reads(topic))
-            for member_id, member in self.members.items()
+            for member_id, member in self._classic.items()
         }
-        if not any(member.is_cooperative for member in self.members.values()):
+        if not any(member.is_cooperative for member in self._classic.values()):
             return range_shares(topics, read)
         # A promised partition counts as its next owner's. Without that the second round could
         # compute other shares, take other partitions away, and never come to an end.
@@ -266,7 +331,7 @@ class Group:
     async def _end_session(self, member: Member, session_s: float) -> None:
         await asyncio.sleep(session_s)
         member.let_go().cancel()
-        self.leave(member)
+        self._remove(member)
 
     async def _rejoin(self, member: Member, notice_after_s: float) -> None:
         """Let a removed member join again, after it has noticed the removal.

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from math import inf
+from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import RebalanceListener
-from reactive_kafka.errors import NotOwnerError
+from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Subscription
+
+if TYPE_CHECKING:
+    from reactive_kafka.broker.memory.group import Group
 
 
 @dataclass(slots=True)
@@ -61,9 +65,11 @@ class MemberAssignment:
 class Member:
     """A consumer as its group sees it. The listener is never called twice at once.
 
-    This member is eager: it gives up everything before a generation begins.
+    This member uses the classic protocol, and is eager: it gives up everything before a generation
+    begins.
     """
 
+    protocol = "classic"
     is_cooperative = False
     # Set when the consumer starts.
     listener: RebalanceListener
@@ -73,8 +79,8 @@ class Member:
     ) -> None:
         self.name = name
         self.subscription = subscription
-        self.rebalance_timeout_s = _seconds(properties, "rebalance_timeout_ms", 60.0)
-        self.session_timeout_s = _seconds(properties, "session_timeout_ms", 45.0)
+        self.rebalance_timeout_s = milliseconds(properties, "rebalance_timeout_ms", 60_000) / 1000
+        self.session_timeout_s = milliseconds(properties, "session_timeout_ms", 45_000) / 1000
         self.member_id = ""
         self.assignment = MemberAssignment()
         self.closed = False
@@ -88,6 +94,72 @@ class Member:
         self.listener_error: BaseException | None = None
         self._assigning: asyncio.Task[None] | None = None
         self._revoking: asyncio.Task[Any] | None = None
+
+    # What the consumer asks for.
+
+    def join(self, group: Group) -> None:
+        group.join(self)
+
+    async def leave(self, group: Group | None) -> None:
+        """Leave the group for good, and end the calls of the listener."""
+        if group is not None:
+            group.leave(self)
+        # Also if the group has removed it: it must not join again.
+        if not self.crashed:
+            await self.close()
+
+    def note_poll(self) -> None:
+        """Raise what the listener has raised."""
+        if self.listener_error is not None:
+            raise self.listener_error
+
+    def check_owner(self, partitions: Collection[TopicPartition], generation: int) -> None:
+        """Raise NotOwnerError unless the partitions are owned since *generation*."""
+        owned = self.assignment
+        owned.check(partitions)
+        if generation > owned.generation or not owned.has_kept(partitions, generation):
+            raise NotOwnerError(f"generation {generation} is over")
+
+    def commit_identity(self) -> tuple[str, int]:
+        """Return the member id and the generation with which a commit is sent now."""
+        return self.member_id, self.assignment.generation
+
+    def refused_commit(
+        self,
+        error: BrokerError,
+        sent_in: int,
+        partitions: Collection[TopicPartition],
+        *,
+        is_member: bool,
+    ) -> None:
+        """Take in that the group has refused a commit that was sent in a generation.
+
+        Raises:
+            TransientBrokerError: The commit can be sent again.
+        """
+        owned = self.assignment
+        if is_member and owned.generation != sent_in and owned.has_kept(partitions, sent_in):
+            # The group has begun another generation while the request was on its way. It kept
+            # these partitions for this member, so the commit can be sent again. The Java
+            # consumer raises a retriable RebalanceInProgressException here.
+            raise TransientBrokerError(f"a rebalance was in progress: {error}") from error
+        self.refused.set()
+
+    def is_member(self, group: Group) -> bool:
+        """Return False once the group has told this member that it is out."""
+        # A member that is cut off has not been told.
+        return self.is_cut_off or self.member_id in group.members
+
+    def session_ends_at(self, last_contact_at: float) -> float:
+        """Return when the group may remove this member, which was in contact with it so late."""
+        cut_since = inf if self.cut_since is None else self.cut_since
+        return min(last_contact_at, cut_since) + self.session_timeout_s
+
+    @property
+    def is_cut_off(self) -> bool:
+        return self.cut_since is not None
+
+    # What the group does with it.
 
     def pending_call(self) -> asyncio.Task[Any] | None:
         """Start to revoke, and return what must end before the next generation, if anything."""
@@ -164,9 +236,10 @@ class Member:
             self.listener_error = error
 
 
-def _seconds(properties: Mapping[str, object], name: str, default: float) -> float:
+def milliseconds(properties: Mapping[str, object], name: str, default: float) -> float:
+    """Return a time among the properties of a client."""
     value = properties.get(name)
-    return float(value) / 1000 if isinstance(value, int | float | str) else default
+    return float(value) if isinstance(value, int | float | str) else default
 
 
 class CooperativeMember(Member):

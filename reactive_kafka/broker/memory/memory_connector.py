@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from reactive_kafka.broker.auto_commit import with_auto_commit
 from reactive_kafka.broker.client import Consumer
+from reactive_kafka.broker.memory.heartbeat_member import HeartbeatMember
 from reactive_kafka.broker.memory.member import Member
 from reactive_kafka.broker.memory.memory_consumer import MemoryConsumer
 from reactive_kafka.broker.memory.memory_inspector import MemoryInspector
@@ -16,9 +17,14 @@ from reactive_kafka.subscription import Subscription
 
 
 class MemoryConnector:
-    """Creates the clients of one in-memory broker. Consumers are members of class *kind*."""
+    """Creates the clients of one in-memory broker.
 
-    def __init__(self, state: MemoryState, kind: type[Member]) -> None:
+    Args:
+        state: The broker.
+        kind: The class of consumers whose properties do not name a ``group_protocol``, or ``auto``.
+    """
+
+    def __init__(self, state: MemoryState, kind: type[Member] | type[HeartbeatMember]) -> None:
         self._state = state
         self._kind = kind
 
@@ -30,10 +36,18 @@ class MemoryConnector:
         group_id: str | None,
         properties: Mapping[str, object],
     ) -> Consumer:
+        kind = self._kind_for(properties)
         return with_auto_commit(
-            MemoryConsumer(self._state, self._kind, name, subscription, group_id, properties),
-            properties,
+            MemoryConsumer(self._state, kind, name, subscription, group_id, properties), properties
         )
+
+    def _kind_for(self, properties: Mapping[str, object]) -> type[Member] | type[HeartbeatMember]:
+        protocol = properties.get("group_protocol")
+        if protocol == HeartbeatMember.protocol:
+            return HeartbeatMember
+        if protocol == Member.protocol and self._kind is HeartbeatMember:
+            return Member
+        return self._kind
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> MemoryProducer:
         return MemoryProducer(self._state, properties)

@@ -20,6 +20,7 @@ from reactive_kafka.broker.client import (
     TransactionId,
 )
 from reactive_kafka.broker.memory.group import Group
+from reactive_kafka.broker.memory.heartbeat_member import HeartbeatMember, StaleMemberEpochError
 from reactive_kafka.broker.memory.member import CooperativeMember, Member, MemberAssignment
 from reactive_kafka.broker.memory.memory_queries import MemoryQueries
 from reactive_kafka.broker.memory.memory_state import MemoryState
@@ -42,7 +43,7 @@ class MemoryConsumer(MemoryQueries):
     def __init__(
         self,
         state: MemoryState,
-        member_class: type[Member],
+        member_class: type[Member] | type[HeartbeatMember],
         name: str,
         subscription: Subscription,
         group_id: str | None,
@@ -61,7 +62,7 @@ class MemoryConsumer(MemoryQueries):
             member_class = CooperativeMember
         elif self._is_static:
             member_class = Member
-        self._member = member_class(name, subscription, properties)
+        self._member: Member | HeartbeatMember = member_class(name, subscription, properties)
         self._has_joined = False
         # When a member of a group was stopped; monotonic.
         self._stopped_at: float | None = None
@@ -75,9 +76,9 @@ class MemoryConsumer(MemoryQueries):
         if isinstance(self._subscription, Partitions):
             for topic in sorted(self._subscription.topics):
                 self._state.use(topic)
-            self._member.assign(_all_of(self._subscription, self._state), STATIC_GENERATION)
+            self._assign(_all_of(self._subscription, self._state))
         elif self._group is not None:
-            self._group.join(self._member)
+            self._member.join(self._group)
             self._has_joined = True
 
     async def poll(
@@ -93,8 +94,7 @@ class MemoryConsumer(MemoryQueries):
         self._state.faults.check_poll()
         while True:
             self._check_open()
-            if (error := self._member.listener_error) is not None:
-                raise error
+            self._member.note_poll()
             poll = self._take(self._member.assignment, budgets, most, byte_room)
             if poll.chunks or poll.errors or self._is_woken:
                 self._is_woken = False
@@ -179,13 +179,12 @@ class MemoryConsumer(MemoryQueries):
         return dict(self._member.assignment.positions)
 
     def is_member(self) -> bool:
-        if not self._has_joined or self._group is None or self._member.cut_since is not None:
-            # A member that is cut off has not been told that it is out.
+        if not self._has_joined or self._group is None:
             return True
-        return self._member.member_id in self._group.members
+        return self._member.is_member(self._group)
 
     def group_protocol(self) -> str | None:
-        return None if self._is_static else "classic"
+        return None if self._is_static else self._member.protocol
 
     def session_ends_at(self) -> float:
         if not self._has_joined and self._stopped_at is None:
@@ -193,11 +192,8 @@ class MemoryConsumer(MemoryQueries):
         # As with a real client: after its last contact with the group a session is not extended.
         left_at = inf if self._stopped_at is None else self._stopped_at
         down_since = self._state.faults.went_down_at if self._state.faults.is_down else inf
-        cut_since = inf if self._member.cut_since is None else self._member.cut_since
-        return (
-            min(left_at, down_since, cut_since, self._state.clock.monotonic())
-            + self._member.session_timeout_s
-        )
+        last_contact_at = min(left_at, down_since, self._state.clock.monotonic())
+        return self._member.session_ends_at(last_contact_at)
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         await self._commit("commit", Group.commit, offsets, generation)
@@ -225,31 +221,20 @@ class MemoryConsumer(MemoryQueries):
         self._check_open()
         group = self._group
         member = self._member
-        owned = self._member.assignment
         if group is None:
             raise FatalBrokerError(NO_GROUP)
-        if member.cut_since is not None:
+        if member.is_cut_off:
             raise OutcomeUnknownError(f"{member.member_id} is cut off from its group")
-        owned.check(offsets)
-        if generation > owned.generation or not owned.has_kept(offsets, generation):
-            raise NotOwnerError(f"generation {generation} is over")
+        member.check_owner(offsets, generation)
         # The values at the time of sending.
-        member_id = member.member_id
-        owned_generation = owned.generation
-        generation_sent = -1 if self._is_static else owned_generation
+        member_id, own_generation = member.commit_identity()
+        sent_in = -1 if self._is_static else own_generation
         try:
             await self._state.faults.ask(
-                call, lambda: store(group, member_id, generation_sent, offsets), group.name
+                call, lambda: store(group, member_id, sent_in, offsets), group.name
             )
-        except NotOwnerError as error:
-            owned = member.assignment
-            is_new_generation = owned.generation != owned_generation and self.is_member()
-            if is_new_generation and owned.has_kept(offsets, owned_generation):
-                # The group has begun another generation while the request was on its way. It kept
-                # these partitions for this member, so the commit can be sent again. The Java
-                # consumer raises a retriable RebalanceInProgressException here.
-                raise TransientBrokerError(f"a rebalance was in progress: {error}") from error
-            member.refused.set()
+        except (NotOwnerError, StaleMemberEpochError) as error:
+            member.refused_commit(error, own_generation, offsets, is_member=self.is_member())
             raise
 
     async def committed(
@@ -258,7 +243,7 @@ class MemoryConsumer(MemoryQueries):
         group = self._group
         if group is None:
             raise FatalBrokerError(NO_GROUP)
-        if self._member.cut_since is not None:
+        if self._member.is_cut_off:
             raise TransientBrokerError(f"{self._member.member_id} is cut off from its group")
 
         def stored() -> dict[TopicPartition, Committed | None]:
@@ -302,25 +287,24 @@ class MemoryConsumer(MemoryQueries):
             self._stopped_at = self._state.clock.monotonic()
         self._has_joined = False
         if not self._member.crashed:
-            if self._group is not None and self._state.faults.is_down:
-                self._group.cannot_leave(self._member)
-            elif self._group is not None:
-                self._group.leave(self._member)
-            # Also if the group has removed it: it must not join again.
-            if not self._member.crashed:
-                await self._member.close()
+            await self._member.leave(self._group)
             self.wake()
 
     async def check(self) -> None:
         await super().check()
         if not self._whole_topics or not isinstance(self._subscription, Partitions):
             return
-        if self._member.pending_call() is not None:
+        if isinstance(self._member, Member) and self._member.pending_call() is not None:
             return
         wanted = _all_of(self._subscription, self._state)
         assigned = self._member.assignment.partitions
         if not wanted <= assigned:
-            self._member.assign(wanted | assigned, STATIC_GENERATION)
+            self._assign(wanted | assigned)
+
+    def _assign(self, partitions: frozenset[TopicPartition]) -> None:
+        """Assign partitions statically, for which a member of the classic protocol stands in."""
+        if isinstance(self._member, Member):
+            self._member.assign(partitions, STATIC_GENERATION)
 
     def _check_open(self) -> None:
         if self._member.crashed:

@@ -58,7 +58,7 @@ class MemoryInspector(MemoryQueries):
                 )
                 for member in group.members.values()
             )
-            return GroupDescription(group.state, "consumer" if group.generation else "", members)
+            return GroupDescription(group.state, "consumer" if group.assignments else "", members)
 
         return await self._ask("describe_group", describe)
 
@@ -66,7 +66,9 @@ class MemoryInspector(MemoryQueries):
 
         def tell() -> list[GroupListing]:
             return [
-                GroupListing(name, "consumer" if group.generation else "", group.state)
+                GroupListing(
+                    name, "consumer" if group.assignments else "", group.state, group.protocol
+                )
                 for name, group in sorted(self._state.groups.items())
                 if group.members or group.commits
             ]

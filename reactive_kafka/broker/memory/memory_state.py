@@ -18,6 +18,8 @@ from reactive_kafka.errors import BrokerError, TransientBrokerError
 from reactive_kafka.records import RecordBytes, TopicPartition
 from reactive_kafka.subscription import Subscription
 
+TOPIC_ID_LENGTH = 16
+
 
 def key_hash(key: bytes) -> int:
     """Return a hash of a key, which decides about its partition."""
@@ -83,7 +85,7 @@ class MemoryState:
         if topic not in self.ids:
             self.ids[topic] = f"id-{next(self._numbers)}"
         logs.extend(PartitionLog() for _ in range(partitions - len(logs)))
-        self._rebalance_readers_of(topic)
+        self._topic_changed(topic)
         self.changed.notify()
 
     def delete(self, topic: str) -> None:
@@ -92,12 +94,18 @@ class MemoryState:
         self.configs.pop(topic, None)
         for group in self.groups.values():
             group.positions.forget(topic)
-        self._rebalance_readers_of(topic)
+        self._topic_changed(topic)
 
-    def _rebalance_readers_of(self, topic: str) -> None:
+    def _topic_changed(self, topic: str) -> None:
         for group in self.groups.values():
-            if any(member.subscription.reads(topic) for member in group.members.values()):
-                group.rebalance()
+            group.topic_changed(topic)
+
+    def topic_ids(self) -> dict[str, tuple[bytes, int]]:
+        """Return topic -> its id as Kafka's messages have it, and the number of its partitions."""
+        return {
+            topic: (self.ids[topic].encode().ljust(TOPIC_ID_LENGTH, b"."), len(logs))
+            for topic, logs in self.logs.items()
+        }
 
     def partitions_by_topic(self) -> dict[str, list[TopicPartition]]:
         return {

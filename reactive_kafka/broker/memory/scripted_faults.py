@@ -27,6 +27,7 @@ Request = (
     | Transactional
     | Literal[
         "start",
+        "heartbeat",
         "commit",
         "send",
         "partitions",

@@ -1,4 +1,4 @@
-"""Members of the consumer protocol against a model of a coordinator, with every fault in between."""
+"""Members of the consumer protocol against the in-memory coordinator, with faults in between."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from reactive_kafka.broker.consumer.membership.rebalance_steps import (
     RebalanceStep,
     RevokeStep,
 )
+from reactive_kafka.broker.memory.consumer_coordinator import ConsumerCoordinator, KnownMember
 from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.records import TopicPartition
-from tests.broker.consumer.group_model import GroupModel, KnownMember
 
 ORDERS = b"orders-topic-id."
 BILLS = b"bills-topic-id.."
@@ -59,7 +59,7 @@ def make_member(
 class Played:
     """One member, its coordinator, and what its listener was told."""
 
-    def __init__(self, group: GroupModel, member: ConsumerGroupMember) -> None:
+    def __init__(self, group: ConsumerCoordinator, member: ConsumerGroupMember) -> None:
         self.group = group
         self.member = member
         self.steps: list[RebalanceStep] = []
@@ -145,7 +145,7 @@ class GroupMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.now = 0.0
-        self.group = GroupModel(dict(TOPICS))
+        self.group = ConsumerCoordinator(dict(TOPICS))
         self.played: list[Played] = []
         self.count = 0
 
@@ -267,7 +267,7 @@ TestGroupMachine.settings = settings(max_examples=200, stateful_step_count=60, d
 
 
 def joined(**settings: Any) -> Played:
-    played = Played(GroupModel(dict(TOPICS)), make_member(**settings))
+    played = Played(ConsumerCoordinator(dict(TOPICS)), make_member(**settings))
     played.settle()
     return played
 
@@ -277,7 +277,7 @@ def partitions(topic: str, *numbers: int) -> frozenset[TopicPartition]:
 
 
 def test_the_first_heartbeat_tells_all_and_the_next_one_only_that_it_lives() -> None:
-    played = Played(GroupModel(dict(TOPICS)), make_member(rack="a", assignor="range"))
+    played = Played(ConsumerCoordinator(dict(TOPICS)), make_member(rack="a", assignor="range"))
     first = played.member.heartbeat()
     assert first["member_epoch"] == 0
     assert first["subscribed_topic_names"] == ["orders"]
@@ -376,17 +376,17 @@ def test_a_partition_that_comes_back_is_not_committed_with_the_generation_of_bef
 
 def test_the_generation_grows_although_the_group_was_deleted_and_begins_at_one() -> None:
     played = joined()
-    played.group.change_topics(TOPICS)
-    played.group.change_topics(TOPICS)
+    played.group.begin_epoch()
+    played.group.begin_epoch()
     played.settle()
     generation = played.member.owned.generation
-    played.group = GroupModel(dict(TOPICS))
+    played.group = ConsumerCoordinator(dict(TOPICS))
     played.settle()
     assert played.member.epoch < generation < played.member.owned.generation
 
 
 def test_a_pattern_without_a_topic_owns_nothing_and_asks_for_nothing_until_one_appears() -> None:
-    played = Played(GroupModel(dict(TOPICS)), make_member(topics=()))
+    played = Played(ConsumerCoordinator(dict(TOPICS)), make_member(topics=()))
     played.settle()
     assert played.steps == [AssignStep(frozenset())]
     assert played.group.members == {}
@@ -406,7 +406,7 @@ def test_a_topic_that_was_created_again_is_revoked_and_assigned() -> None:
 
 
 def test_a_topic_whose_name_is_not_known_yet_waits_and_the_others_come() -> None:
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     member = make_member(topics=("bills", "orders"))
     member.answered(group.heartbeat(member.heartbeat(), 0.0), 0.0)
     assert member.unknown_topic_ids() == {ORDERS, BILLS}
@@ -495,7 +495,7 @@ def test_a_static_member_that_nobody_polls_does_not_keep_its_partitions() -> Non
 
 def test_an_answer_that_comes_after_the_stop_changes_nothing() -> None:
     member = make_member()
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     answer = group.heartbeat(member.heartbeat(), 0.0)
     member.leave()
     member.answered(answer, 0.0)

@@ -1,4 +1,4 @@
-"""The tasks of a member of the consumer protocol, in virtual time, against the model of a group."""
+"""The tasks of a member of the consumer protocol, in virtual time, and the rules of its group."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ from reactive_kafka.broker.consumer.membership.consumer_group.membership import 
     ConsumerGroupMembership,
 )
 from reactive_kafka.broker.consumer.membership.group_parts import LEAVE_DEADLINE_S, TopicView
+from reactive_kafka.broker.memory.consumer_coordinator import (
+    FENCED_INSTANCE_ID,
+    ConsumerCoordinator,
+)
 from reactive_kafka.broker.wire.definitions import CONSUMER_GROUP_HEARTBEAT
 from reactive_kafka.broker.wire.schema import Api
 from reactive_kafka.errors import FatalBrokerError, FencedError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
-from tests.broker.consumer.group_model import FENCED_INSTANCE_ID, GroupModel
 from tests.broker.consumer.test_consumer_group_member import NAMES, TOPICS, partitions
 
 pytestmark = pytest.mark.virtual_time
@@ -36,9 +39,9 @@ GROUP_AUTHORIZATION_FAILED = 30
 
 
 class ModelRequests:
-    """Passes requests to the model of a group, unless an outage or a refusal is played."""
+    """Passes requests to the rules of a group, unless an outage or a refusal is played."""
 
-    def __init__(self, group: GroupModel) -> None:
+    def __init__(self, group: ConsumerCoordinator) -> None:
         self.group = group
         self.asked: list[tuple[float, Mapping[str, Any]]] = []
         self.is_away = False
@@ -115,11 +118,19 @@ class Reader:
 class Application:
     """A listener, and a task that polls."""
 
-    def __init__(self, name: str, group: GroupModel, **settings: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        group: ConsumerCoordinator,
+        rebalance_timeout_s: float = 60.0,
+        **settings: Any,
+    ) -> None:
         self.requests = ModelRequests(group)
         self.reader = Reader()
         self.membership = ConsumerGroupMembership(
-            ConsumerGroupMember(ConsumerMemberSettings("group", name, 60_000, **settings)),
+            ConsumerGroupMember(
+                ConsumerMemberSettings("group", name, int(rebalance_timeout_s * 1000), **settings)
+            ),
             self.requests,
             self.reader,
             MAX_POLL_INTERVAL_S,
@@ -176,7 +187,9 @@ def now() -> float:
 
 
 @asynccontextmanager
-async def running(name: str, group: GroupModel, **settings: Any) -> AsyncIterator[Application]:
+async def running(
+    name: str, group: ConsumerCoordinator, **settings: Any
+) -> AsyncIterator[Application]:
     async with run(Application(name, group, **settings)) as app:
         yield app
 
@@ -193,7 +206,7 @@ async def run(app: Application) -> AsyncIterator[Application]:
 
 
 async def test_a_member_alone_gets_everything_and_leaves_at_its_stop() -> None:
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     async with running("one", group) as app:
         await app.until(lambda: app.owned == ALL, 1.0)
         assert app.changes == [("assigned", ALL)]
@@ -205,7 +218,7 @@ async def test_a_member_alone_gets_everything_and_leaves_at_its_stop() -> None:
 async def test_a_partition_that_moves_comes_soon_after_the_drain_and_the_others_are_not_touched() -> (
     None
 ):
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     async with running("one", group) as one:
         await one.until(lambda: one.owned == ALL)
         await asyncio.sleep(60)
@@ -221,8 +234,8 @@ async def test_a_partition_that_moves_comes_soon_after_the_drain_and_the_others_
 
 
 async def test_heartbeats_go_on_during_a_drain_that_is_longer_than_a_session() -> None:
-    group = GroupModel(dict(TOPICS))
-    async with running("one", group) as one:
+    group = ConsumerCoordinator(dict(TOPICS))
+    async with running("one", group, rebalance_timeout_s=3 * SESSION_S) as one:
         await one.until(lambda: one.owned == ALL)
         one.drain_s = 2 * SESSION_S
         async with running("two", group) as two:
@@ -231,8 +244,24 @@ async def test_heartbeats_go_on_during_a_drain_that_is_longer_than_a_session() -
             assert [kind for kind, _ in one.changes] == ["assigned", "revoked"]
 
 
+async def test_a_member_that_does_not_give_up_in_its_rebalance_timeout_is_removed_and_joins_again() -> (
+    None
+):
+    group = ConsumerCoordinator(dict(TOPICS))
+    async with running("one", group, rebalance_timeout_s=5.0) as one:
+        await one.until(lambda: one.owned == ALL)
+        one.drain_s = 20.0
+        async with running("two", group) as two:
+            await two.until(lambda: two.owned == ALL)
+            assert not one.membership.member.is_member()
+            assert one.changes == [("assigned", ALL)]
+            await one.until(lambda: one.changes[-1][0] == "assigned" and len(one.changes) > 1, 60.0)
+            (_, asked), (_, rest) = one.changes[1:3]
+            assert (asked | rest, len(one.owned)) == (ALL, 2)
+
+
 async def test_a_member_that_was_frozen_loses_everything_and_joins_again() -> None:
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     async with running("one", group) as app:
         await app.until(lambda: app.owned == ALL)
         group.remove("one")
@@ -245,7 +274,7 @@ async def test_a_member_that_was_frozen_loses_everything_and_joins_again() -> No
 
 @pytest.mark.parametrize("outage_s", [1.0, 30.0, 3600.0])
 async def test_an_outage_of_any_length_ends_with_all_partitions_owned(outage_s: float) -> None:
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     async with running("one", group) as app:
         await app.until(lambda: app.owned == ALL)
         app.requests.is_away = True
@@ -261,7 +290,7 @@ async def test_an_outage_of_any_length_ends_with_all_partitions_owned(outage_s: 
 
 
 async def test_a_refusal_is_raised_by_each_poll_until_the_group_accepts() -> None:
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     async with running("one", group) as app:
         app.requests.refuses = GROUP_AUTHORIZATION_FAILED
         await app.until(lambda: app.reader.woken > 0)
@@ -274,7 +303,7 @@ async def test_a_refusal_is_raised_by_each_poll_until_the_group_accepts() -> Non
 
 
 async def test_a_moved_coordinator_is_looked_up_and_nothing_is_lost() -> None:
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     async with running("one", group) as app:
         await app.until(lambda: app.owned == ALL)
         app.requests.refuses = 16
@@ -286,7 +315,7 @@ async def test_a_moved_coordinator_is_looked_up_and_nothing_is_lost() -> None:
 
 
 async def test_a_fenced_member_gives_up_everything_and_says_so_for_ever() -> None:
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     async with running("one", group, instance_id="shop-1") as app:
         await app.until(lambda: app.owned == ALL)
         app.requests.refuses = FENCED_INSTANCE_ID
@@ -300,7 +329,7 @@ async def test_a_fenced_member_gives_up_everything_and_says_so_for_ever() -> Non
 
 
 async def test_a_member_that_nobody_polls_leaves_and_comes_back_with_the_next_poll() -> None:
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     async with running("one", group) as app:
         await app.until(lambda: app.owned == ALL)
         app.polls = False
@@ -315,7 +344,7 @@ async def test_a_member_that_nobody_polls_leaves_and_comes_back_with_the_next_po
 
 
 async def test_what_the_listener_raises_comes_out_of_the_next_poll_once() -> None:
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     async with running("one", group) as app:
         app.raises = RuntimeError("a hook")
         await app.until(lambda: app.reader.woken > 0)
@@ -325,14 +354,14 @@ async def test_what_the_listener_raises_comes_out_of_the_next_poll_once() -> Non
 
 
 async def test_names_that_cannot_be_asked_for_are_asked_for_again() -> None:
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     async with running("one", group) as app:
         app.requests.names_away = 3
         await app.until(lambda: app.owned == ALL, 5.0)
 
 
 async def test_a_stop_during_a_revocation_leaves_at_once() -> None:
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     async with running("one", group) as one:
         await one.until(lambda: one.owned == ALL)
         one.drain_s = 1000.0
@@ -343,7 +372,7 @@ async def test_a_stop_during_a_revocation_leaves_at_once() -> None:
 
 
 async def test_a_quiet_member_sends_little_more_than_a_heartbeat_a_second() -> None:
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     async with running("one", group) as app:
         await app.until(lambda: app.owned == ALL)
         await asyncio.sleep(60)
@@ -354,7 +383,7 @@ async def test_a_quiet_member_sends_little_more_than_a_heartbeat_a_second() -> N
 
 
 async def test_a_change_of_topics_is_told_at_once() -> None:
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     async with running("one", group) as app:
         await app.until(lambda: app.owned == ALL)
         await asyncio.sleep(20.0)
@@ -364,7 +393,7 @@ async def test_a_change_of_topics_is_told_at_once() -> None:
 
 
 async def test_the_session_lasts_as_long_as_the_group_says() -> None:
-    app = Application("one", GroupModel(dict(TOPICS)))
+    app = Application("one", ConsumerCoordinator(dict(TOPICS)))
     app.requests.session_s = 6.0
     app.requests.session_error = TransientBrokerError("no answer")
     async with run(app):
@@ -386,7 +415,7 @@ async def test_the_session_lasts_as_long_as_the_group_says() -> None:
 async def test_where_the_group_does_not_say_how_long_a_session_is_kafkas_default_is_taken(
     error: Exception | None,
 ) -> None:
-    app = Application("one", GroupModel(dict(TOPICS)))
+    app = Application("one", ConsumerCoordinator(dict(TOPICS)))
     app.requests.session_error = error
     async with run(app):
         await app.until(lambda: app.requests.asked_for_session > 0, 5.0)
@@ -397,7 +426,7 @@ async def test_where_the_group_does_not_say_how_long_a_session_is_kafkas_default
 
 async def test_before_the_group_has_answered_the_session_lasts_from_the_start() -> None:
     """Whoever watches the session sets a timer for its end, so there must be one."""
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     async with running("one", group) as app:
         assert app.membership.session_ends_at() == now() + SESSION_S
         app.requests.is_away = True
@@ -406,7 +435,7 @@ async def test_before_the_group_has_answered_the_session_lasts_from_the_start() 
 
 
 async def test_a_commit_that_was_refused_as_stale_makes_the_next_heartbeat_due() -> None:
-    group = GroupModel(dict(TOPICS))
+    group = ConsumerCoordinator(dict(TOPICS))
     async with running("one", group) as app:
         await app.until(lambda: app.owned == ALL)
         await asyncio.sleep(20.1)

@@ -1,18 +1,25 @@
-"""A coordinator of groups with the consumer protocol, as plain rules, for tests.
+"""The coordinator of a group with the consumer protocol (KIP-848): epochs and assignments. Pure.
 
-It follows Kafka's ``GroupMetadataManager`` and ``CurrentAssignmentBuilder`` (4.4).
+Source: Kafka's ``GroupMetadataManager`` and ``CurrentAssignmentBuilder`` (4.4).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
-from reactive_kafka.broker.consumer.membership.consumer_group.member import TopicIdPartition
+from reactive_kafka.broker.consumer.membership.consumer_group.member import (
+    JOINS,
+    STATIC_LEAVES,
+    TopicIdPartition,
+)
 
 SESSION_S = 45.0
+"""Kafka's default of group.consumer.session.timeout.ms."""
 INTERVAL_MS = 5_000
+"""Kafka's default of group.consumer.heartbeat.interval.ms."""
 UNKNOWN_MEMBER_ID = 25
 FENCED_INSTANCE_ID = 82
 FENCED_MEMBER_EPOCH = 110
@@ -30,13 +37,19 @@ class KnownMember:
     topics: frozenset[str] = frozenset()
     assigned: frozenset[TopicIdPartition] = frozenset()
     pending_revocation: frozenset[TopicIdPartition] = frozenset()
-    seen_at: float = 0.0
+    session_ends_at: float = 0.0
+    rebalance_timeout_s: float = inf
+    # When a revocation has to be over.
+    revoked_by: float = inf
     has_left_for_a_while: bool = False
 
 
 @dataclass
-class GroupModel:
-    """One group.
+class ConsumerCoordinator:
+    """The rules of one group: it answers heartbeats, and assigns.
+
+    A member that gives up partitions says so with a heartbeat, and only then another one gets them.
+    Members that are not concerned are not touched.
 
     Args:
         topics: Topic -> its id and the number of its partitions.
@@ -55,19 +68,21 @@ class GroupModel:
         if epoch < 0:
             return self._leave(values)
         member = self.members.get(member_id)
-        if epoch == 0:
+        if epoch == JOINS:
             refusal = self._join(values)
             if refusal:
-                return _refused(refusal)
+                return refused(refusal)
             member = self.members[member_id]
         elif member is None:
-            return _refused(UNKNOWN_MEMBER_ID)
+            return refused(UNKNOWN_MEMBER_ID)
         owned = _partitions(values["topic_partitions"])
         if epoch and epoch != member.epoch:
             is_repeated = epoch == member.previous_epoch
             if not is_repeated or owned is None or not owned <= member.assigned:
-                return _refused(FENCED_MEMBER_EPOCH)
-        member.seen_at = now
+                return refused(FENCED_MEMBER_EPOCH)
+        member.session_ends_at = now + SESSION_S
+        if values["rebalance_timeout_ms"] >= 0:
+            member.rebalance_timeout_s = values["rebalance_timeout_ms"] / 1000
         topics = values["subscribed_topic_names"]
         if topics is not None and frozenset(topics) != member.topics:
             # A new member has raised the epoch already.
@@ -75,7 +90,7 @@ class GroupModel:
             member.topics = frozenset(topics)
         self._update_target()
         before = member.assigned
-        self._reconcile(member, owned)
+        self._reconcile(member, owned, now)
         is_full = topics is not None and owned is not None
         has_assignment = epoch == 0 or is_full or member.assigned != before
         return {
@@ -88,20 +103,40 @@ class GroupModel:
         }
 
     def expire(self, now: float) -> list[str]:
-        """Remove members that have sent nothing for the length of a session. Returns their ids."""
-        over = [one.member_id for one in self.members.values() if now >= one.seen_at + SESSION_S]
+        """Remove members whose session, or whose time for a revocation, is over.
+
+        Returns their ids.
+        """
+        over = [one.member_id for one in self.members.values() if now >= _ends_at(one)]
         for member_id in over:
-            self._remove(member_id)
+            self.remove(member_id)
         return over
 
+    def next_end(self) -> float:
+        """Return when the first member has to be removed unless it sends a heartbeat."""
+        return min(map(_ends_at, self.members.values()), default=inf)
+
+    def renew_sessions(self, now: float) -> None:
+        """Give each member a whole session, as a coordinator does that has been restarted."""
+        for member in self.members.values():
+            member.session_ends_at = max(member.session_ends_at, now + SESSION_S)
+
     def remove(self, member_id: str) -> None:
-        """Remove a member, as an operator does, or a coordinator that has lost it."""
-        self._remove(member_id)
+        """Remove a member, whose partitions are free at once."""
+        self.members.pop(member_id, None)
+        self.target.pop(member_id, None)
+        self.group_epoch += 1
+
+    def begin_epoch(self) -> None:
+        """Assign anew with the next heartbeat, although nothing has changed."""
+        self.group_epoch += 1
 
     def change_topics(self, topics: Mapping[str, tuple[bytes, int]]) -> None:
-        """Create topics, give them more partitions, delete them, or create them again."""
+        """Take in which topics there are now. If a member reads one that changed, assign anew."""
+        read = {topic for member in self.members.values() for topic in member.topics}
+        if any(self.topics.get(topic) != topics.get(topic) for topic in read):
+            self.group_epoch += 1
         self.topics = dict(topics)
-        self.group_epoch += 1
 
     def is_stable(self) -> bool:
         """True if each member has what it should have."""
@@ -114,6 +149,14 @@ class GroupModel:
                 for one in self.members.values()
             )
         )
+
+    def state(self) -> str:
+        """Return the state of the group, in Kafka's words."""
+        if not self.members:
+            return "Empty"
+        if self.target_epoch != self.group_epoch:
+            return "Assigning"
+        return "Stable" if self.is_stable() else "Reconciling"
 
     def _join(self, values: Mapping[str, Any]) -> int:
         """Take in a member. Returns the error code of a refusal, or 0."""
@@ -142,12 +185,12 @@ class GroupModel:
     def _leave(self, values: Mapping[str, Any]) -> dict[str, Any]:
         member = self.members.get(values["member_id"])
         if member is None:
-            return _refused(UNKNOWN_MEMBER_ID)
-        if values["member_epoch"] == -2:
+            return refused(UNKNOWN_MEMBER_ID)
+        if values["member_epoch"] == STATIC_LEAVES:
             member.has_left_for_a_while = True
-            member.epoch = -2
+            member.epoch = STATIC_LEAVES
         else:
-            self._remove(member.member_id)
+            self.remove(member.member_id)
         return {
             "error_code": 0,
             "error_message": None,
@@ -156,11 +199,6 @@ class GroupModel:
             "heartbeat_interval_ms": 0,
             "assignment": None,
         }
-
-    def _remove(self, member_id: str) -> None:
-        self.members.pop(member_id, None)
-        self.target.pop(member_id, None)
-        self.group_epoch += 1
 
     def _update_target(self) -> None:
         """Assign all partitions, and leave them where they are as far as that is balanced."""
@@ -172,7 +210,7 @@ class GroupModel:
             readers = sorted(one.member_id for one in self.members.values() if topic in one.topics)
             if not readers:
                 continue
-            most = -(-count // len(readers))
+            least, larger_shares = divmod(count, len(readers))
             of_topic: dict[str, int] = dict.fromkeys(readers, 0)
             free = []
             for number in range(count):
@@ -180,30 +218,36 @@ class GroupModel:
                 owner = next(
                     (one for one in readers if partition in self.target.get(one, ())), None
                 )
-                if owner is not None and of_topic[owner] < most:
-                    of_topic[owner] += 1
-                    kept[owner].append(partition)
-                else:
+                is_larger = owner is not None and of_topic[owner] == least
+                if owner is None or of_topic[owner] > least or (is_larger and not larger_shares):
                     free.append(partition)
+                    continue
+                larger_shares -= is_larger
+                of_topic[owner] += 1
+                kept[owner].append(partition)
             for partition in free:
                 owner = min(readers, key=lambda one: (of_topic[one], one))
                 of_topic[owner] += 1
                 kept[owner].append(partition)
         self.target = {member_id: frozenset(owned) for member_id, owned in kept.items()}
 
-    def _reconcile(self, member: KnownMember, owned: frozenset[TopicIdPartition] | None) -> None:
+    def _reconcile(
+        self, member: KnownMember, owned: frozenset[TopicIdPartition] | None, now: float
+    ) -> None:
         """Bring a member as near to its target as the others allow."""
         if member.pending_revocation:
             still_owns = owned is None or bool(owned & member.pending_revocation)
             if still_owns:
                 return
             member.pending_revocation = frozenset()
+            member.revoked_by = inf
         target = self.target.get(member.member_id, frozenset())
         stays = member.assigned & target
         goes = member.assigned - target
         if goes and (owned is None or owned & goes):
             member.assigned = stays
             member.pending_revocation = goes
+            member.revoked_by = now + member.rebalance_timeout_s
             return
         taken = {
             partition
@@ -215,6 +259,10 @@ class GroupModel:
         if member.epoch != self.target_epoch:
             member.previous_epoch = member.epoch
             member.epoch = self.target_epoch
+
+
+def _ends_at(member: KnownMember) -> float:
+    return min(member.session_ends_at, member.revoked_by)
 
 
 def _partitions(topics: Any) -> frozenset[TopicIdPartition] | None:
@@ -238,7 +286,8 @@ def _assignment(partitions: frozenset[TopicIdPartition]) -> dict[str, Any]:
     }
 
 
-def _refused(code: int) -> dict[str, Any]:
+def refused(code: int) -> dict[str, Any]:
+    """Return the answer that refuses a heartbeat with an error code."""
     return {
         "error_code": code,
         "error_message": None,
