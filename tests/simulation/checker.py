@@ -73,7 +73,7 @@ class Promise:
         reads_ahead: Records of one key may wait beyond that, in search of others.
         poison_cancels: A handler that takes too long is cancelled, and its place is another's.
         latest: Where nothing is committed, reading begins at the end of the log.
-        cooperative: A rebalance moves some partitions and leaves the others.
+        incremental: A rebalance moves some partitions and leaves the others.
         broadcast: Each record has a second handler, which is to be through with it, too.
         filters: Some records are skipped: see several_draw.py.
         selects_headers: They are skipped by their headers, before anything can note it.
@@ -114,7 +114,7 @@ class Promise:
     poison_cancels: bool = False
     latest: bool = False
     graceful: bool = False
-    cooperative: bool = False
+    incremental: bool = False
     broadcast: bool = False
     filters: bool = False
     selects_headers: bool = False

@@ -146,7 +146,7 @@ class Disturbances:
     async def _expire(self, fault: Fault) -> None:
         member = self._pick(fault, sorted(self.world.broker.members(GROUP)))
         if member is not None:
-            self.world.bite("expired")
+            self.world.bite(f"expired {self.world.scenario.membership}")
             self.world.broker.expire(GROUP, member, notice_after_s=fault.lasts_s)
             await asyncio.sleep(fault.lasts_s)
 

@@ -217,7 +217,7 @@ def _windows(history: History) -> Iterator[Violation]:
     owners: dict[Partition, str] = {}
     for index, event in enumerate(history.events):
         if event.kind == "assigned":
-            is_incremental = history.promise.cooperative
+            is_incremental = history.promise.incremental
             clients[event.who, event.client].assigned(
                 event.offset, event.tp, is_incremental=is_incremental
             )

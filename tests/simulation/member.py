@@ -53,8 +53,9 @@ class Member:
         self.is_restarting = False
         self.looks_down = 0
         self._said = ""
+        membership = world.scenario.membership
         connector = world.broker.connector(
-            assignment="cooperative" if world.scenario.cooperative else "eager"
+            assignment="eager" if membership == "static" else membership
         )
         self.seam = Seam(
             who,

@@ -69,7 +69,7 @@ def features() -> frozenset[str]:
     if hasattr(Channel, "store_offset_metadata"):
         found.add("control")
     if hasattr(Partition, "store_metadata"):
-        found |= {"strings", "cooperative"}
+        found.add("strings")
     return frozenset(found)
 
 
@@ -77,7 +77,7 @@ def scenario_of(seed: int) -> Scenario:
     """All that the seed draws."""
     found = with_around(with_odd(with_offsets(draw(seed, features()), features())))
     found = with_byte_bounds(found)
-    found = with_run_time(with_several(with_assignment(found, features())), features())
+    found = with_run_time(with_several(with_assignment(found)), features())
     return with_times(found, features())
 
 

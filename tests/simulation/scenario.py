@@ -75,8 +75,14 @@ RETRY_TOPICS = ("orders_retry_500", "orders_retry_3000")
 DELAYED_GROUP = f"kafka-delayed-retry-topic-{GROUP}"
 
 
-COOPERATIVE_SHARE = 0.3
-"""So many of the seeds have incremental rebalances."""
+Membership = Literal["eager", "cooperative", "consumer", "static"]
+"""How an application comes to its partitions: as a member of the classic protocol of one of two
+kinds, as one of the consumer protocol, or without a group.
+"""
+COOPERATIVE_SHARE, CONSUMER_SHARE, STATIC_SHARE = 0.3, 0.35, 0.07
+"""So many of the seeds have these; the others have eager members."""
+INCREMENTAL = frozenset({"cooperative", "consumer"})
+"""Rebalances of these move some partitions and leave the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +159,7 @@ class Scenario:
     control: bool = False
     # Nothing goes wrong, and all have the time that they need.
     graceful: bool = False
-    # Rebalances move some partitions and leave the others (KIP-429)
-    cooperative: bool = False
+    membership: Membership = "eager"
     # What the application does while a partition is assigned.
     hooks: tuple[str, ...] = ()
     # Around its handlers: see around.py.
@@ -185,7 +190,6 @@ class Scenario:
             "keep": "keep_out_of_order_acks" in self.settings,
             "graceful": self.graceful,
             "latest": self.settings["auto_offset_reset"] == "latest",
-            "cooperative": self.cooperative,
             "middleware": self.middleware,
             "filter": self.filters,
             "bytes": "max_in_flight_bytes" in self.settings,
@@ -206,7 +210,8 @@ class Scenario:
             "cap": "concurrency_per_partition" in self.settings,
             "retention": any(fault.kind.startswith("retention") for fault in self.faults),
         }
-        return frozenset({self.mode, *(name for name, is_on in flags.items() if is_on)})
+        on = (name for name, is_on in flags.items() if is_on)
+        return frozenset({self.mode, self.membership, *on})
 
     def words(self) -> Iterator[str]:
         """The scenario for people, a line each."""
@@ -251,12 +256,29 @@ def draw(seed: int, features: frozenset[str]) -> Scenario:
     )
 
 
-def with_assignment(scenario: Scenario, features: frozenset[str]) -> Scenario:
-    """The scenario, maybe with incremental rebalances; by dice of its own, so the other seeds stay
-    what they were.
+def with_assignment(scenario: Scenario) -> Scenario:
+    """The scenario, with its membership; by dice of its own, so the other seeds stay what they
+    were.
     """
-    is_drawn = random.Random(f"assignment {scenario.seed}").random() < COOPERATIVE_SHARE
-    return replace(scenario, cooperative=is_drawn and "cooperative" in features)
+    drawn = random.Random(f"assignment {scenario.seed}").random()
+    if drawn < COOPERATIVE_SHARE:
+        return replace(scenario, membership="cooperative")
+    if drawn < COOPERATIVE_SHARE + CONSUMER_SHARE:
+        return replace(scenario, membership="consumer")
+    if drawn < COOPERATIVE_SHARE + CONSUMER_SHARE + STATIC_SHARE:
+        return _static(scenario)
+    return scenario
+
+
+def _static(scenario: Scenario) -> Scenario:
+    """The scenario, with one application that reads all partitions without joining a group.
+
+    Nobody shares them: two would both read them all.
+    """
+    settings = {**scenario.settings, "assign": [f"{TOPIC}:*"]}
+    settings.pop("consumers", None)
+    faults = tuple(fault for fault in scenario.faults if fault.kind != "join")
+    return replace(scenario, membership="static", members=1, settings=settings, faults=faults)
 
 
 def _settings(dice: random.Random, mode: Mode, features: frozenset[str]) -> dict[str, Any]:

@@ -325,7 +325,7 @@ BAD: dict[str, tuple[str, Case]] = {
             handled(0, 1, 2),
             OF_OTHER,
             commit(3),
-            promise=Promise(window=2, cooperative=True),
+            promise=Promise(window=2, incremental=True),
         ),
     ),
     "two handlers run where one may": (

@@ -37,6 +37,7 @@ from tests.simulation.scenario import (
     ANSWER_TIMEOUT_S,
     DELAYED_GROUP,
     GROUP,
+    INCREMENTAL,
     LETTERS,
     RETRY_TOPICS,
     TOPIC,
@@ -299,6 +300,7 @@ class World:
     # -- playing
 
     async def play(self) -> Case:
+        self.bite(self.scenario.membership)
         self.broker.create_topic(TOPIC, self.partitions)
         self.broker.watch_commits(GROUP, self._committed)
         self.broker.watch_commits(DELAYED_GROUP, self._committed)
@@ -587,7 +589,7 @@ def promise(scenario: Scenario) -> Promise:
         poison_cancels=settings["on_poison"] == "dead-letter-queue",
         latest=settings["auto_offset_reset"] == "latest",
         graceful=scenario.graceful,
-        cooperative=scenario.cooperative,
+        incremental=scenario.membership in INCREMENTAL,
         broadcast="aside" in scenario.several,
         filters=scenario.filters,
         selects_headers=scenario.filters and scenario.selects == "headers",
