@@ -621,7 +621,7 @@ class SparkSettings:
     jars: str | None = setting(
         TEXT,
         None,
-        "The folder with Kafka's connector for `ranges`. Default: the cache.",
+        "The folder with Kafka's connector for `ranges` and `batch.send`. Default: the cache.",
     )
     conf: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)

@@ -134,7 +134,11 @@ class RunChannels:
             return given if modes else None
         from reactive_kafka.spark.session.spark_engine import SparkEngine
 
-        return SparkEngine(self._plan.settings.spark, ranges="ranges" in modes)
+        return SparkEngine(
+            self._plan.settings.spark,
+            ranges="ranges" in modes,
+            sends=bool(self._plan.channels.outgoing),
+        )
 
     def _schema_registry(self, used: Iterable[object]) -> SchemaRequester | None:
         """Return the schema registry, or None if no channel uses it."""
@@ -312,6 +316,7 @@ class RunChannels:
     def _spark_workers(
         self, settings: IncomingSettings, spark: SparkFunction, schemas: ChannelSchemas | None
     ) -> MakeWorkers:
+        from reactive_kafka.runtime.spark_sends import SparkSends
         from reactive_kafka.spark.channel.dispatcher import SparkDispatcher
         from reactive_kafka.spark.channel.refetch import records_of
         from reactive_kafka.spark.channel.runner import SparkRunner
@@ -328,6 +333,7 @@ class RunChannels:
             observer=services.observer,
             clock=services.clock,
             schemas=schemas,
+            send_rows=SparkSends(self._plan.settings, services.connector, self.home, self.sending),
             watch=self.tracing.calls(settings),
         )
         # All sessions of the channel share the runner, so its counts survive restarts.

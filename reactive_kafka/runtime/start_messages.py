@@ -17,8 +17,10 @@ def start_warnings(plan: RunPlan, tracing_problem: str | None) -> Iterator[str]:
     yield from plan.channels.warnings
     if tracing_problem is not None:
         yield tracing_problem
+    # A Spark function names the channel only when it sends.
+    may_send = any(channel.spark is not None for channel in plan.channels.incoming.values())
     for name in plan.channels.unfed:
-        if name not in plan.emitters:
+        if name not in plan.emitters and not may_send:
             yield (
                 f"nothing feeds outgoing channel {name!r}: no @app.outgoing or app.emitter() "
                 "names it"

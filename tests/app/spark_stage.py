@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -223,13 +223,20 @@ WAITS = "waits"
 
 
 def spark_app(
-    broker: MemoryBroker, recorder: Observer | None = None, **clicks: Any
+    broker: MemoryBroker,
+    recorder: Observer | None = None,
+    outgoing: Mapping[str, Any] | None = None,
+    **clicks: Any,
 ) -> tuple[App, Engine]:
     """An application whose channel orders is a Spark channel, and its Spark."""
     spark = {"batch_max_wait": 0.1, "batch_max_records": 100, **clicks.pop("spark", {})}
     settings = {"group_id": "billing", "auto_offset_reset": "earliest", "spark": spark, **clicks}
     app = App(
-        {"incoming": {"orders": settings}, "spark": {"jars": "jars"}},
+        {
+            "incoming": {"orders": settings},
+            "outgoing": outgoing or {},
+            "spark": {"jars": "jars"},
+        },
         observer=recorder or Recorder(),
     )
     engine = Engine(broker)

@@ -8,9 +8,11 @@ import asyncio
 
 import pytest
 
+from reactive_kafka import SparkBatch
 from reactive_kafka.errors import (
     BadDataError,
     ClusterError,
+    ConfigError,
     DataLossError,
     JobStuckError,
     JobTimeoutError,
@@ -595,3 +597,39 @@ async def test_spark_is_started_for_a_channel_that_is_not_enabled_once_it_has_re
         engine.come_back()
         await until(lambda: test.committed("orders").get(tp()) == 1)
         assert app.health().ready.is_up
+
+
+@in_virtual_time
+async def test_an_outgoing_channel_that_no_handler_names_may_be_fed_by_a_spark_function(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker = make_broker()
+    app, _ = spark_app(broker, outgoing={"totals": {}})
+    async with running(app, broker=broker):
+        pass
+    assert "nothing feeds" not in caplog.text
+
+
+@in_virtual_time
+async def test_a_batch_may_send_only_to_a_channel_of_a_topic() -> None:
+    broker = make_broker()
+    app, engine = spark_app(broker, outgoing={"exact": {"outbox": True}})
+    refused: list[str] = []
+
+    def sends(batch: SparkBatch) -> None:
+        for name in ("exact", "exakt"):
+            try:
+                batch.send(None, name)
+            except ConfigError as error:
+                refused.extend(error.problems)
+
+    engine.inside = sends
+    async with running(app, broker=broker) as test:
+        await send(test, 1)
+        await until(lambda: test.committed("orders").get(tp()) == 1)
+    assert refused == [
+        "batch.send(df, 'exact'): [outgoing.exact] has outbox, and what executors write is part of"
+        " no transaction: send to a channel without it",
+        "batch.send(df, 'exakt'): no [outgoing.exakt] is configured in code (there are 'exact');"
+        " did you mean 'exact'?",
+    ]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import IncomingSettings, TopicPartition
+from reactive_kafka.config.settings import OutgoingSettings
 from reactive_kafka.config.tables import SparkChannelSettings
 from reactive_kafka.events import Event
 from reactive_kafka.records import HeaderPairs
@@ -51,6 +52,11 @@ class Heard:
 
     def on(self, event: Event) -> None:
         self.events.append(event)
+
+
+def outgoing(name: str, topic: str, **more: Any) -> OutgoingSettings:
+    """The settings of an outgoing channel."""
+    return OutgoingSettings(name=name, topic=topic, **more)
 
 
 def part_of(partition: TopicPartition, records: Sequence[Raw]) -> BatchPart:

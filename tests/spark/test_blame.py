@@ -2,7 +2,14 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.errors import BadDataError, ClusterError, DataLossError, WorkerLostError
+from reactive_kafka.errors import (
+    BadDataError,
+    ChannelClosedError,
+    ClusterError,
+    ConfigError,
+    DataLossError,
+    WorkerLostError,
+)
 from reactive_kafka.spark.batches.blame import (
     CANNOT_READ,
     BadCodeError,
@@ -49,6 +56,36 @@ TEXTS = {
         java_error(
             f"{STAGE}java.util.concurrent.TimeoutException: Cannot fetch record for offset 7 in 120000 ms"
         ),
+        ClusterError,
+    ),
+    "a row for a partition that its topic does not have": (
+        java_error(
+            f"{STAGE}org.apache.kafka.common.errors.TimeoutException: Partition 7 of topic totals"
+            " with partition count 1 is not present in metadata after 2000 ms."
+        ),
+        BadDataError,
+    ),
+    "a row that is too large for its topic": (
+        java_error(
+            f"{STAGE}org.apache.kafka.common.errors.RecordTooLargeException: The message is 2000080"
+            " bytes when serialized which is larger than 1048576"
+        ),
+        BadDataError,
+    ),
+    "a function that sends to a channel that does not exist": (
+        ConfigError("batch.send(df, 'total'): no [outgoing.total] is configured"),
+        BadCodeError,
+    ),
+    "a function that sends without the connector": (
+        UnfitExecutorsError("batch.send(df, 'totals'): Spark has no Kafka connector"),
+        UnfitExecutorsError,
+    ),
+    "a function that sends without the right": (
+        ClusterError("batch.send(df, 'totals'): not allowed to write to topic totals"),
+        ClusterError,
+    ),
+    "a function that sends while the application stops": (
+        ChannelClosedError("outgoing channel 'totals' has stopped"),
         ClusterError,
     ),
     "another Python": (

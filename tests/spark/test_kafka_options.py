@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka import IncomingSettings
-from reactive_kafka.config.client_properties import CONSUMER, SIDES
+from reactive_kafka.config.client_properties import CONSUMER, PRODUCER, SIDES
 from reactive_kafka.config.load import read_settings
+from reactive_kafka.config.settings import OutgoingSettings
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.spark.session.conf import kafka_options
+from reactive_kafka.spark.session.java_client import kafka_options, sink_options
 from tests.config.values import secret_of
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -285,3 +286,60 @@ def test_an_error_says_where_the_key_stands_and_no_secret() -> None:
     assert "[kafka] ssl_capath" in str(refused.value)
     assert "s3cret" not in str(refused.value)
     assert "s3cret" not in repr(settings)
+
+
+WHO = "batch.send(df, 'totals')"
+REFUSED_BY_THE_SINK = re.compile(r"kafka\.((key|value)\.serializer|transactional\.id)")
+
+
+def to_write(more: Mapping[str, Any] | None = None, **client: Any) -> dict[str, str]:
+    settings = OutgoingSettings(name="totals", topic="totals", client=client, **(more or {}))
+    return sink_options(settings, WHO, read)
+
+
+def test_a_producer_waits_as_long_as_the_channel_and_gets_its_properties() -> None:
+    assert to_write(
+        {"send_timeout_s": 60.0, "linger_s": 0.02}, acks="all", max_batch_size=65_536
+    ) == {
+        "kafka.acks": "all",
+        "kafka.batch.size": "65536",
+        "kafka.linger.ms": "20",
+        "kafka.max.block.ms": "60000",
+        "kafka.delivery.timeout.ms": "60000",
+    }
+
+
+def test_a_producer_waits_no_less_than_java_allows() -> None:
+    made = to_write({"send_timeout_s": 2.0}, request_timeout_ms=9_000, linger_ms=100)
+    assert made["kafka.max.block.ms"] == "2000"
+    assert made["kafka.delivery.timeout.ms"] == "9100"
+
+
+def test_a_producer_logs_in_and_trusts_as_the_channel_does() -> None:
+    made = to_write(
+        security_protocol="SASL_SSL",
+        sasl_plain_username="bill",
+        sasl_plain_password=secret_of("s3cret"),
+        ssl_cafile="ca.pem",
+    )
+    assert made["kafka.security.protocol"] == "SASL_SSL"
+    assert made["kafka.ssl.truststore.certificates"] == f"{CA}\n{OTHER_CA}"
+    assert made["kafka.sasl.jaas.config"] == f'{PLAIN} required username="bill" password="s3cret";'
+
+
+@pytest.mark.parametrize("name", sorted(name for name, sides in SIDES.items() if sides >= PRODUCER))
+def test_every_property_of_a_producer_is_translated_left_out_or_refused_by_name(name: str) -> None:
+    value = {"linger_ms": 7, "request_timeout_ms": 7, "security_protocol": "SSL"}.get(name, "value")
+    files = {"ssl_certfile": "both.pem", "ssl_cafile": "ca.pem", "ssl_keyfile": "ours.key"}
+    client: dict[str, Any] = {
+        "security_protocol": "SASL_SSL",
+        **(files if name.startswith("ssl_") else {}),
+        name: files.get(name, value),
+    }
+    try:
+        made = to_write(**client)
+    except ConfigError as refused:
+        assert f"{WHO}: {name} = 'value': " in str(refused)
+        assert "or send from a handler" in str(refused)
+    else:
+        assert not any(REFUSED_BY_THE_SINK.fullmatch(option) for option in made)

@@ -215,6 +215,7 @@ def hourly(df: Any, batch: SparkBatch) -> None:
     batch.spark.sql("SELECT 1")
     batch.reject([("clicks", 0, 17)], "no user")
     batch.reject(df.where("user IS NULL"), ValueError("no user"))
+    batch.send(df.selectExpr("key", "value"), "totals")
     batch.with_range_id(df).write.save()
 
 

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 from reactive_kafka.errors import (
     BadDataError,
+    ChannelClosedError,
     ClusterError,
+    ConfigError,
     DataLossError,
     OffloadError,
     WorkerLostError,
@@ -41,6 +43,11 @@ _LOST_TEXTS = (
     "StatusCode.UNAVAILABLE",
     "failed to connect to all addresses",
 )
+# Kafka's error for a record with a partition that its topic does not have. It is a
+# TimeoutException, though waiting does not help.
+_NO_SUCH_PARTITION = re.compile(
+    r"Partition \d+ of topic \S+ with partition count \d+ is not present"
+)
 _TEXTS: Mapping[type[OffloadError], tuple[str, ...]] = {
     UnfitExecutorsError: (
         CANNOT_READ,
@@ -64,6 +71,7 @@ _TEXTS: Mapping[type[OffloadError], tuple[str, ...]] = {
         "java.util.concurrent.TimeoutException: Cannot fetch record for offset",
     ),
     DataLossError: ("KafkaIllegalStateException", "KAFKA_DATA_LOSS", "OffsetOutOfRangeException"),
+    BadDataError: ("org.apache.kafka.common.errors.RecordTooLargeException",),
     WorkerLostError: ("Python worker exited unexpectedly", "ExecutorLostFailure", "FetchFailed"),
     BadCodeError: (
         # Rights and certificates.
@@ -88,6 +96,8 @@ _BAD_CODE_TYPES = frozenset(
         "UnsupportedOperationException",
         "SparkNoSuchElementException",
         "PicklingError",
+        # The function sends to a channel that cannot take its rows.
+        "ConfigError",
         "PySparkTypeError",
         "PySparkValueError",
         "PySparkAttributeError",
@@ -155,8 +165,15 @@ def blame_for(error: BaseException) -> type[OffloadError]:
         UnfitExecutorsError: The executors cannot run the job, whatever its records are.
         OffloadError: The function, the sink or the source is to blame.
     """
+    # These are ours, raised within the function.
+    if isinstance(error, UnfitExecutorsError):
+        return UnfitExecutorsError
+    if isinstance(error, ClusterError | ChannelClosedError):
+        return ClusterError
     text = _text_of(error)
     names = _names(error)
+    if _NO_SUCH_PARTITION.search(text):
+        return BadDataError
     is_of_spark = (
         "PySparkException" in names
         or "Py4JError" in names
@@ -186,6 +203,9 @@ def blame_for(error: BaseException) -> type[OffloadError]:
 
 def reason_of(error: BaseException) -> str:
     """Return an error in one line; the texts of Spark have pages of stack traces."""
+    if isinstance(error, ConfigError):
+        # The first line of its text has only the number of problems.
+        return f"ConfigError: {'; '.join(error.problems)}"[:LONGEST_REASON]
     full_text = _text_of(error)
     lost = _LOST_RECORDS.search(full_text)
     if lost:

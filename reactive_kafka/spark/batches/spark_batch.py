@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import index
 from typing import Any, NamedTuple
@@ -18,6 +18,8 @@ NAMED_IN_AN_ERROR = 5
 # These are 64 bits: among ten million ranges in one sink, two have the same id with a chance of 3
 # in a million.
 ID_HEX_DIGITS = 16
+# (DataFrame, name of an outgoing channel): writes the rows.
+SendRows = Callable[[Any, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class SparkBatch:
     spark: Any
     attempt: int
     supersedes: tuple[str, ...] = ()
+    # None: the batch was made by hand, and belongs to no application.
+    _send_rows: SendRows | None = field(default=None, init=False, repr=False, compare=False)
     rejects: Rejects = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -83,12 +87,43 @@ class SparkBatch:
         """
         self.rejects.add(rows, reason)
 
+    def send(self, df: Any, channel: str) -> None:
+        """Write the rows of *df* to the topic of an outgoing channel. A Spark job writes them.
+
+        It returns when the brokers have confirmed every row, so the batch is acked after that. Each
+        row is written at least once: what a failed job, a failed batch or a crash has written stays
+        in the topic, and is written again by the next attempt. Columns that are not named here are
+        ignored. The channel's serializers, middleware and counts do not apply.
+
+        Args:
+            df: A DataFrame with the column value, and if wanted key, headers and partition: string
+                or binary, string or binary, array<struct<key:string,value:binary>>, int. Without a
+                partition the key chooses it.
+            channel: The name of an outgoing channel of a topic.
+
+        Raises:
+            ConfigError: There is no such channel, or it has an outbox or transactions; or a column
+                is missing or of another type.
+            RuntimeError: The batch has ended.
+        """
+        if self.rejects.is_closed:
+            raise RuntimeError("batch.send came too late: the function has returned")
+        if self._send_rows is None:
+            raise RuntimeError("batch.send needs a batch that an application has made")
+        self._send_rows(df, channel)
+
     def with_range_id(self, df: Any) -> Any:
         """Return *df* with the column ``range_id``, the id of each record's range.
 
         *df* must have the columns topic, partition and offset.
         """
         return df.selectExpr("*", f"{range_id_sql(self.ranges)} AS range_id")
+
+
+def can_send(batch: SparkBatch, send_rows: SendRows | None) -> SparkBatch:
+    """Let *batch* send rows with *send_rows*; return it."""
+    object.__setattr__(batch, "_send_rows", send_rows)
+    return batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +158,8 @@ class Rejects:
         # So many rows are collected. More than there are offsets, to find rows outside of these.
         self._most_rows = offsets + NAMED_IN_AN_ERROR
         self._reasons: dict[tuple[TopicPartition, int], BaseException] = {}
-        self._is_closed = False
+        # The function has returned.
+        self.is_closed = False
 
     def add(self, rows: Any, reason: str | BaseException) -> None:
         """Check rows and note them, as ``SparkBatch.reject`` describes."""
@@ -131,7 +167,7 @@ class Rejects:
             raise ValueError(
                 f"the reason of batch.reject is a string or an exception, not {reason!r}"
             )
-        if self._is_closed:
+        if self.is_closed:
             raise RuntimeError("batch.reject came too late: the function has returned")
         if hasattr(rows, "selectExpr"):
             # It is a DataFrame.
@@ -147,7 +183,7 @@ class Rejects:
 
     def close(self) -> list[Rejected]:
         """Return the rejected records by partition and offset. No more can be rejected."""
-        self._is_closed = True
+        self.is_closed = True
         return [Rejected(*key, self._reasons[key]) for key in sorted(self._reasons)]
 
     def _checked(self, rows: Iterable[Any]) -> Iterable[tuple[TopicPartition, int]]:

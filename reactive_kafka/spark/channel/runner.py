@@ -28,7 +28,14 @@ from reactive_kafka.observe.wording import count_of, ranges_text
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import data_frame, first_headers
 from reactive_kafka.spark.batches.ledger import BatchOutcome, BatchRun, JobProgress, Ledger
-from reactive_kafka.spark.batches.spark_batch import BatchPart, Rejected, Rejects, SparkBatch
+from reactive_kafka.spark.batches.spark_batch import (
+    BatchPart,
+    Rejected,
+    Rejects,
+    SendRows,
+    SparkBatch,
+    can_send,
+)
 from reactive_kafka.spark.batches.spark_function import SparkFunction
 from reactive_kafka.spark.session.executor_texts import with_texts
 from reactive_kafka.spark.session.spark_engine import SparkEngine
@@ -71,6 +78,8 @@ class SparkRunner:
     clock: Clock = SYSTEM_CLOCK
     # The schemas of the registry, if the channel's format needs them.
     schemas: ChannelSchemas | None = None
+    # Writes DataFrames to outgoing channels.
+    send_rows: SendRows | None = None
     # Makes the span of each run.
     watch: CallWatch | None = None
     # Seconds between two reports that a batch still runs.
@@ -235,6 +244,7 @@ class SparkRunner:
         """Call the function. This runs in a thread for jobs."""
         run.started = self.clock.monotonic()
         batch = SparkBatch(run.id, run.ranges, spark, run.attempt, supersedes)
+        can_send(batch, self.send_rows)
         # A DataFrame of another session cannot be used: that one was replaced meanwhile.
         is_usable = made is not None and made.spark is spark
         rows = made.rows if made is not None and is_usable else self._rows(spark, parts)

@@ -20,7 +20,8 @@ from reactive_kafka.errors import ConfigError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import data_frame
 from reactive_kafka.spark.batches.spark_batch import BatchPart
-from reactive_kafka.spark.session.conf import kafka_options, spelled
+from reactive_kafka.spark.session.conf import spelled
+from reactive_kafka.spark.session.java_client import kafka_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +39,7 @@ class KafkaSource:
         self._settings = settings
         # Returns the addresses of the brokers. Called each time a DataFrame is made.
         self._servers = servers
-        self._options = kafka_options(settings, _read_pem)
+        self._options = kafka_options(settings, read_pem)
 
     def __call__(self, spark: SparkSession, parts: Sequence[BatchPart]) -> DataFrame:
         """Return the rows of *parts*, which are read when a job needs them.
@@ -48,7 +49,7 @@ class KafkaSource:
         try:
             # Certificates may have been renewed. Executors may run on other machines, so they get
             # certificates as text.
-            self._options = kafka_options(self._settings, _read_pem)
+            self._options = kafka_options(self._settings, read_pem)
         except ConfigError as error:
             # The certificates may be in the middle of a renewal. The options from before may still
             # work.
@@ -66,7 +67,8 @@ class KafkaSource:
         return reduce(lambda frame, other: frame.union(other), frames)
 
 
-def _read_pem(path: str) -> str:
+def read_pem(path: str) -> str:
+    """Return the text of a PEM file."""
     return Path(path).read_text(encoding="utf-8", errors="replace")
 
 
@@ -130,7 +132,7 @@ PINNED = (
 """These jars work with PySpark 4.1.4. Maven may lack some in the versions of the newest PySpark."""
 
 _CACHED = f"spark-connector-{CONNECTOR.version}"
-_FETCH = "reactive-kafka spark jars --to DIR"
+FETCH_COMMAND = "reactive-kafka spark jars --to DIR"
 
 
 def connector_folder() -> Path:
@@ -153,7 +155,7 @@ def connector_jars(
     _check_version(jars[0], place)
     wrong = not_as_pinned([jar for jar in jars if jar.name in pinned], pinned)
     if wrong:
-        raise ConfigError(f'{place}: {"; ".join(wrong)}: remove it and run "{_FETCH}" again')
+        raise ConfigError(f'{place}: {"; ".join(wrong)}: remove it and run "{FETCH_COMMAND}" again')
     return jars
 
 
@@ -205,10 +207,10 @@ def _only_one(folder: Path, artifact: Artifact) -> Path:
     if not jars:
         raise ConfigError(
             f"{folder} has no {artifact.jar}, which is of Spark's Kafka connector: "
-            f'run "{_FETCH}" and set jars = "DIR" in [spark]'
+            f'run "{FETCH_COMMAND}" and set jars = "DIR" in [spark]'
         )
     if not zipfile.is_zipfile(jars[0]):
-        raise ConfigError(f'{jars[0]} is damaged: remove it and run "{_FETCH}" again')
+        raise ConfigError(f'{jars[0]} is damaged: remove it and run "{FETCH_COMMAND}" again')
     return jars[0]
 
 

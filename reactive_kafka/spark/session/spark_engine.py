@@ -88,6 +88,7 @@ class SparkEngine:
     Args:
         settings: The table ``[spark]``.
         ranges: Executors must be able to read Kafka.
+        sends: Functions may send to topics, see :func:`maker_for`.
         limits: Timeouts.
         maker: Opens the sessions. None: as the settings say.
     """
@@ -97,11 +98,13 @@ class SparkEngine:
         settings: SparkSettings,
         *,
         ranges: bool = False,
+        sends: bool = False,
         limits: SessionLimits = LIMITS,
         maker: SessionMaker | None = None,
     ) -> None:
         self._settings = settings
         self._ranges = ranges
+        self._sends = sends
         self._limits = limits
         self._maker = maker
         self._turns = Turns()
@@ -153,7 +156,7 @@ class SparkEngine:
         Raises:
             ConfigError, MissingExtraError: As :func:`maker_for`.
         """
-        maker = self._maker or maker_for(self._settings, ranges=self._ranges)
+        maker = self._maker or maker_for(self._settings, ranges=self._ranges, sends=self._sends)
         self._supervisor = Supervisor(maker, self._limits)
         self._fails = fails
 
@@ -251,14 +254,28 @@ class SparkEngine:
         self._reason = "Spark is stopped"
 
 
+def _cached_connector() -> tuple[str, ...]:
+    """Return the jars of the Kafka connector in the cache; none if they are not all there."""
+    try:
+        return tuple(map(str, connector_jars()))
+    except ConfigError:
+        # Only the functions know whether they need it. If one does, ``batch.send`` says what to do.
+        return ()
+
+
 def maker_for(
-    settings: SparkSettings, *, ranges: bool = False, places: Sequence[str] = ()
+    settings: SparkSettings,
+    *,
+    ranges: bool = False,
+    sends: bool = False,
+    places: Sequence[str] = (),
 ) -> SessionMaker:
     """Return what opens the sessions that *settings* describe. Nothing is imported or started.
 
     Args:
         settings: The table ``[spark]``.
         ranges: Executors must be able to read Kafka.
+        sends: Functions may send to topics. The Kafka connector is used if it is in the cache.
         places: Where that is configured, for errors.
 
     Raises:
@@ -270,8 +287,10 @@ def maker_for(
         check_connect()
         return ConnectMaker(settings)
     java = check_classic()
-    if settings.jars is None and (not ranges or brings_connector(settings.conf)):
+    if settings.jars is None and brings_connector(settings.conf):
         return ClassicMaker(settings, java)
+    if settings.jars is None and not ranges:
+        return ClassicMaker(settings, java, _cached_connector() if sends else ())
     # If the settings name jars, functions may use them even if no executor reads Kafka for us.
     try:
         return ClassicMaker(settings, java, tuple(map(str, connector_jars(settings.jars))))
