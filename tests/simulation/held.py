@@ -109,12 +109,13 @@ def _parts(one: Any, name: str, sizes: Counter[str]) -> Iterator[tuple[Any, str]
         for attribute, value in _attributes(one):
             yield value, f"{own}.{attribute}"
     inner = f"{name}[]" if name else ""
+    # Copies, because a thread that ends may change what is looked at.
     if isinstance(one, dict):
-        for key, value in one.items():
+        for key, value in list(one.items()):
             yield key, inner
             yield value, inner
     elif isinstance(one, list | tuple | set | frozenset | deque):
-        for value in one:
+        for value in list(one):
             yield value, inner
     elif isinstance(one, MethodType):
         yield one.__self__, ""
