@@ -16,6 +16,7 @@ from aiokafka.producer.transaction_manager import TransactionManager
 
 from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, within
 from reactive_kafka.broker.aiokafka.error_classes import class_for
+from reactive_kafka.broker.aiokafka.error_translation import COORDINATOR_MOVED
 from reactive_kafka.broker.aiokafka.kafka_producer import AiokafkaProducer
 from reactive_kafka.broker.client import TRANSACTION_TIMEOUT_MS, BatchRefusedError, TransactionId
 from reactive_kafka.broker.wire.definitions import ADD_OFFSETS_TO_TXN
@@ -32,10 +33,6 @@ SOON_S = 0.003
 takes the broker some milliseconds. The client waits 20 or 100 ms: most of the time of a small
 transaction.
 """
-COORDINATOR_MOVED = (
-    kafka_errors.CoordinatorNotAvailableError,
-    kafka_errors.NotCoordinatorError,
-)
 END_DEADLINE_S = 10.0
 """How long to wait for the end of a transaction. Its coordinator may be moving to another node."""
 
@@ -76,7 +73,7 @@ async def _add_group(sender: Any, transactional_id: str, group_id: str) -> None:
     }
     while True:
         node = await sender._find_coordinator(CoordinationType.TRANSACTION, transactional_id)
-        # From version 2 on the code for a fenced producer is one that aiokafka does not know.
+        # From version 2 on a fenced producer gets a code that aiokafka does not know.
         asking = call(
             sender.client,
             node,

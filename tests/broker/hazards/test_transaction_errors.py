@@ -24,6 +24,7 @@ PRODUCE = 0
 ADD_PARTITIONS = 24
 ADD_OFFSETS = 25
 END = 26
+TIMED_OUT = 7
 LOADING = 14
 NOT_AVAILABLE = 15
 NOT_COORDINATOR = 16
@@ -126,7 +127,7 @@ async def test_what_ends_a_transaction_is_raised_by_the_step_and_is_not_told_by_
     assert told() == []
 
 
-@pytest.mark.parametrize("code", [LOADING, NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT])
+@pytest.mark.parametrize("code", [TIMED_OUT, LOADING, NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT])
 async def test_a_group_is_added_again_until_the_coordinator_takes_it(rig: Rig, code: int) -> None:
     to = TopicPartition(await rig.create_topic(1), 0)
     async with transacting(rig, f"id-{uuid.uuid4().hex[:8]}") as producer:
