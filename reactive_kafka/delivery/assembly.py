@@ -79,7 +79,6 @@ def batch_workers(
         setup.channel,
         setup.acknowledger,
         lanes=setup.lanes,
-        durations=setup.totals.durations,
     )
     return parts.pool(runner)
 

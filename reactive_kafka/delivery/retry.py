@@ -176,7 +176,7 @@ class Retries:
     async def attempt(
         self, worker: Worker, messages: Sequence[Message[Any]]
     ) -> BaseException | None:
-        """Call the handler; return what it raised.
+        """Call the handler, and count how long that takes; return what it raised.
 
         Returns:
             None if it raised nothing, or if its verdict has been given: see :meth:`raised`.
@@ -188,7 +188,9 @@ class Retries:
             try:
                 await self._attempts.call(worker, messages)
             finally:
-                self._long_calls.look(self._clock.monotonic() - began)
+                took_s = self._clock.monotonic() - began
+                self._totals.durations.observe(took_s)
+                self._long_calls.look(took_s)
             await self._isolation.call_returned(worker)
         except BaseException as error:
             failed = error

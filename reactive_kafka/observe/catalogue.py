@@ -147,7 +147,10 @@ LAG = _gauge(
     "end is unknown.",
 )
 HANDLER_DURATION = _histogram(
-    "handler_duration_seconds", "seconds", _CHANNEL, "Duration of one handler call."
+    "handler_duration_seconds",
+    "seconds",
+    _CHANNEL,
+    "Duration of one handler call, without the waits before its next attempt.",
 )
 DELIVERY_DELAY = _histogram(
     "delivery_delay_seconds",

@@ -24,6 +24,7 @@ from tests.app.helpers import (
     facts,
     in_virtual_time,
     make_app,
+    make_broker,
     now,
     rebalanced,
     running,
@@ -533,3 +534,72 @@ async def test_many_records_may_wait_at_once() -> None:
         await test.settled(timeout=60)
         assert no_failure(test, recorder)
         assert committed(test) == 50
+
+
+CALL_S = 0.5
+# What a channel needs for handlers that work at the same time as others of the channel.
+SHAPES: list[dict[str, Any]] = [
+    {},
+    {"ordering": "key", "concurrency": 3},
+    {"ordering": "unordered", "concurrency": 3},
+    {"batch_max_records": 1, "batch_max_wait": "10ms"},
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("raises", [Later("20s"), Later("20s", scope="channel"), ValueError("no")])
+@in_virtual_time
+async def test_the_wait_for_the_next_call_is_no_duration_of_a_call(
+    shape: dict[str, Any], raises: Exception
+) -> None:
+    retry = {"max_attempts": 2, "backoff": "20s", "max_backoff": "20s", "jitter": 0}
+    app = later_app(value_deserializer="string", retry=retry, **shape)
+    called: list[str] = []
+
+    async def handle(value: str) -> None:
+        called.append(value)
+        await asyncio.sleep(CALL_S)
+        if value == "again" and called.count("again") == 1:
+            raise raises
+
+    if "batch_max_records" in shape:
+
+        @app.incoming("orders")
+        async def handle_batch(batch: Batch[str]) -> None:
+            (value,) = batch.payloads
+            await handle(value)
+    else:
+        app.incoming("orders")(handle)
+
+    async with running(app) as test:
+        began = now()
+        await send(test, "again", "other", "more")
+        await test.settled(timeout=100)
+        assert now() - began > 20.0
+        durations = facts(test).handler_durations
+    # Each call is counted, the second one for the same record, too.
+    assert len(called) == sum(durations.counts) == 4
+    assert durations.sum_s == pytest.approx(4 * CALL_S, abs=0.01)
+
+
+@in_virtual_time
+async def test_the_wait_for_a_verdict_of_a_nack_is_no_duration_of_a_call() -> None:
+    app = later_app(value_deserializer="string", max_in_flight=10)
+
+    @app.incoming("orders")
+    async def handler(value: str) -> None:
+        await asyncio.sleep(CALL_S)
+        if value == "bad":
+            raise ValueError("no")
+
+    broker = make_broker()
+    broker.create_topic(LETTERS, 1)
+    broker.topic_away(LETTERS)
+    async with running(app, broker=broker) as test:
+        await send(test, "bad", "good")
+        await asyncio.sleep(20)
+        broker.topic_back(LETTERS)
+        await test.settled(timeout=100)
+        durations = facts(test).handler_durations
+    assert (sum(durations.counts), durations.sum_s) == (2, pytest.approx(2 * CALL_S, abs=0.01))
+    await broker.close()

@@ -19,7 +19,6 @@ from reactive_kafka.delivery.workers.worker import Worker
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.failure.routes import after_attempt
 from reactive_kafka.formats import SchemaMissing
-from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import Acknowledger
@@ -129,7 +128,6 @@ class BatchRunner:
         acknowledger: Acknowledger,
         *,
         lanes: LaneQueue,
-        durations: DurationHistogram,
     ) -> None:
         settings = channel.settings
         self._attempts = handler.attempts
@@ -141,7 +139,6 @@ class BatchRunner:
         self._most_wait_s = settings.batch_max_wait_s
         self._lanes = lanes
         self._clock = channel.clock
-        self._durations = durations
         self._acknowledger = acknowledger
 
     def has_work(self) -> bool:
@@ -199,7 +196,6 @@ class BatchRunner:
         self._refuse(worker, refused)
         if batch:
             await self._call(worker, batch)
-            self._durations.observe(self._clock.monotonic() - began)
         await self._retries.wait_for_nacks(worker)
         return True
 

@@ -134,6 +134,10 @@ class CallDurations:
         else:
             self.observe_short(short_calls + 1, now)
 
+    def rest_until(self, now: float) -> None:
+        """Count no time from the last call until *now*, in which the worker waited."""
+        self._counted_until = now
+
     def observe_short(self, calls: int, now: float) -> None:
         """Count the calls that were made since anything was last counted: each was short."""
         self._histogram.observe_many_short(calls, now - self._counted_until)
@@ -319,7 +323,14 @@ class RecordRunner:
                 # make this error the context of what a later attempt raises.
                 if failed is not None:
                     message = _message_of(given, record, tracker, index)
-                    self._long_calls.look(monotonic() - now)
+                    failed_at = monotonic()
+                    if isinstance(failed, SchemaMissing) and failed.is_read:
+                        # The handler has not been called.
+                        durations.observe_short(short_calls, now)
+                    else:
+                        durations.observe(short_calls, now, failed_at)
+                        self._long_calls.look(failed_at - now)
+                    short_calls = 0
                     has_failed = True
                     # Only a call that has not failed may skip the look below.
                     look_at = -inf
@@ -334,11 +345,14 @@ class RecordRunner:
                 if now < look_at:
                     short_calls += 1
                 else:
-                    durations.observe(short_calls, began, now)
-                    short_calls = 0
-                    if not has_failed:
+                    if has_failed:
+                        # The call was counted, and so was each of its further attempts.
+                        durations.rest_until(now)
+                        has_failed = False
+                    else:
+                        durations.observe(short_calls, began, now)
+                        short_calls = 0
                         self._long_calls.look(now - began)
-                    has_failed = False
                     if now >= stretch_end:
                         # If another worker has taken a record meanwhile, or one was put back, then
                         # other tasks have run while the handler waited. So a new stretch may begin.
@@ -362,8 +376,11 @@ class RecordRunner:
             if is_alone and not worker.is_abandoned:
                 tracker.end_run(index + 1)
             if worker.blocked_on:
+                durations.observe_short(short_calls, now)
+                short_calls = 0
                 await self._retries.wait_for_nacks(worker)
                 now = monotonic()
+                durations.rest_until(now)
             if worker.state is not RUNNING and worker.is_abandoned:
                 # Its key is freed when its lane is released.
                 break
