@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from math import inf
 
 from reactive_kafka.broker.client import GroupHasMembersError
@@ -13,14 +14,15 @@ from reactive_kafka.channel.switch import BY_APPLICATION
 from reactive_kafka.errors import BrokerError, CommitStrategyError
 from reactive_kafka.observe.events import RangeBeyondEnd
 from reactive_kafka.partitions.partition import Partition
+from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import read_up_to
 from reactive_kafka.verdicts.acknowledger import verdicts_of
 
 LOOK_S = 0.1
 """How often this looks whether the end is reached."""
 IDLE_S = 5.0
-"""How long a member has to be without partitions before it counts as done. A rebalance may give it
-some only in its second round.
+"""How long a member has to be without partitions before it looks whether the others are done. A
+rebalance may give it some only in its second round.
 """
 ASK_AGAIN_S = 1.0
 """How soon a broker that has not answered is asked again, and a commit is tried again."""
@@ -28,6 +30,30 @@ SHARED_S = 10.0
 """How long the group of a channel with fixed partitions may have members. Only these may commit for
 the group.
 """
+
+
+def is_done_by_group(
+    ends: Mapping[TopicPartition, int],
+    beginnings: Mapping[TopicPartition, int],
+    committed: Mapping[TopicPartition, Committed | None],
+    auto_offset_reset: str,
+) -> bool:
+    """Return whether the group has handled what was in all partitions.
+
+    A partition without a committed position counts if its log is empty, or if its records need not
+    be read: with any other ``auto_offset_reset`` than ``earliest``.
+
+    Args:
+        ends: Partition -> the end that is to be reached.
+    """
+    for partition, end in ends.items():
+        stored = committed.get(partition)
+        if stored is not None:
+            if stored.offset < end:
+                return False
+        elif auto_offset_reset == "earliest" and beginnings.get(partition, 0) < end:
+            return False
+    return True
 
 
 class UntilEnd:
@@ -41,6 +67,11 @@ class UntilEnd:
         # True: all of its topics exist.
         self._has_topics = False
         self._idle_since = inf
+        # Where the logs of all partitions ended when this member was first without any. The member
+        # that has them may vanish, and they come to this one only when its session has ended.
+        self._ends_of_group: Mapping[TopicPartition, int] | None = None
+        # When to ask again whether the group has reached them.
+        self._ask_group_at = -inf
         # Since when the application holds the same number of unsettled records, and their number.
         self._held_since = inf
         self._held = -1
@@ -125,15 +156,49 @@ class UntilEnd:
         now = self._clock.monotonic()
         is_the_same = self._channel.is_ready and self._channel.session is session
         self._idle_since = inf if read or not is_the_same else min(self._idle_since, now)
-        return (
-            is_the_same
-            and (bool(read) or now - self._idle_since >= IDLE_S)
-            and all(
-                partition.is_read
-                and partition.tracker is not None
-                and partition.tracker.position >= _end(partition)
-                for partition in read
-            )
+        if is_the_same and not read:
+            return await self._others_are_done(session, now)
+        return is_the_same and all(
+            partition.is_read
+            and partition.tracker is not None
+            and partition.tracker.position >= _end(partition)
+            for partition in read
+        )
+
+    async def _others_are_done(self, session: ChannelSession, now: float) -> bool:
+        """Return whether a member without partitions has nothing to wait for.
+
+        Until the group has committed everything, partitions of a member that fails or vanishes may
+        still come. Where the positions are not in Kafka, no partitions for a while is all that can
+        be known.
+
+        Raises:
+            BrokerError: The broker did not answer.
+        """
+        settings = self._channel.settings
+        consumer = session.clients.consumers[0].starts.consumer
+        if consumer is None:
+            return False
+        keeps_positions = settings.group_id is not None and settings.commit_strategy not in (
+            "ignore",
+            "checkpoint",
+        )
+        if keeps_positions and self._ends_of_group is None:
+            there = await consumer.topics()
+            reads = settings.subscription.reads
+            every = [one for topic, found in there.items() if reads(topic) for one in found]
+            self._ends_of_group = await consumer.end_offsets(every)
+        if now - self._idle_since < IDLE_S or now < self._ask_group_at:
+            return False
+        if self._ends_of_group is None:
+            return True
+        self._ask_group_at = now + ASK_AGAIN_S
+        every = list(self._ends_of_group)
+        return is_done_by_group(
+            self._ends_of_group,
+            await consumer.beginning_offsets(every),
+            await consumer.committed(every),
+            settings.auto_offset_reset,
         )
 
     async def _note_ends(self, client: ChannelConsumer) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reactive_kafka import (
     App,
@@ -18,6 +20,8 @@ from reactive_kafka import (
     TopicPartition,
     TransientBrokerError,
 )
+from reactive_kafka.broker.memory.broker import AssignmentKind
+from reactive_kafka.channel.until_end import is_done_by_group
 from reactive_kafka.events import RangeBeyondEnd
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
@@ -44,10 +48,12 @@ async def run_to_its_end(
     *,
     within_s: float = 300.0,
     meanwhile: Callable[[], object] | None = None,
+    assignment: AssignmentKind = "eager",
 ) -> int:
     """Run until the application ends by itself; its exit code."""
     app.configure(overrides={"http": {"enabled": False}})
-    app._connector, app._clock = broker.connector(), broker._state.clock
+    app._connector = broker.connector(assignment=assignment)
+    app._clock = broker._state.clock
     run = app._new_run(until_end=True)
     await app._start(run)
     if meanwhile is not None:
@@ -651,4 +657,67 @@ async def test_it_ends_where_each_record_is_larger_than_the_bytes_in_flight() ->
     broker = broker_with(50, 50)
     assert await run_to_its_end(app, broker, within_s=30) == 0
     assert sorted(seen) == [(partition, offset) for partition in (0, 1) for offset in range(50)]
+    await broker.close()
+
+
+Positions = dict[TopicPartition, int]
+MARKS = st.dictionaries(st.builds(tp, st.integers(0, 3)), st.integers(0, 5))
+
+
+@given(ends=MARKS, beginnings=MARKS, stored=MARKS, reset=st.sampled_from(["earliest", "latest"]))
+def test_the_group_is_done_when_no_record_before_an_end_is_left(
+    ends: Positions, beginnings: Positions, stored: Positions, reset: str
+) -> None:
+    committed = {one: Committed(stored[one]) if one in stored else None for one in ends}
+    left = 0
+    for one, end in ends.items():
+        begins = stored.get(one, beginnings.get(one, 0) if reset == "earliest" else end)
+        left += max(0, end - begins)
+    assert is_done_by_group(ends, beginnings, committed, reset) is (left == 0)
+
+
+@pytest.mark.parametrize("assignment", ["eager", "cooperative"])
+@pytest.mark.parametrize("vanishes", [True, False])
+@in_virtual_time
+async def test_a_member_without_partitions_waits_until_the_group_has_handled_everything(
+    vanishes: bool, assignment: AssignmentKind
+) -> None:
+    broker = broker_with(20)
+    owner = make_app(commit_interval="1s")
+    handled = noting(owner, takes_s=1.0)
+    standby = make_app()
+    taken_over = noting(standby)
+
+    async def first_run() -> None:
+        # Its crash ends its channel, or its run ends as it should.
+        await run_to_its_end(owner, broker, assignment=assignment)
+
+    ending = asyncio.ensure_future(first_run())
+    await until(lambda: handled)
+    (member,) = broker.members("billing")
+    run = asyncio.ensure_future(run_to_its_end(standby, broker, assignment=assignment))
+    # Far longer than a rebalance takes, and far shorter than the owner needs.
+    await asyncio.sleep(10)
+    assert not run.done()
+    if vanishes:
+        broker.crash("billing", member, session_s=45.0)
+    assert await run == 0
+    assert broker.committed("billing")[tp()].offset == 20
+    assert {offset for _, offset in handled + taken_over} == set(range(20))
+    assert bool(taken_over) is vanishes
+    ending.cancel()
+    await asyncio.wait({ending})
+    await owner.stop(drain=False)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_member_without_partitions_ends_beside_a_service_that_is_up_to_date() -> None:
+    broker = broker_with(3)
+    service = make_app(commit_interval="100ms")
+    noting(service)
+    async with running(service, broker=broker):
+        await until(lambda: broker.committed("billing").get(tp()) == Committed(3))
+        run = make_app()
+        assert (noting(run), await run_to_its_end(run, broker, within_s=20)) == ([], 0)
     await broker.close()
