@@ -691,6 +691,8 @@ class Inspector(ClusterQueries, Protocol):
         partitions: int,
         replication_factor: int | None = None,
         config: Mapping[str, str] = NO_CONFIG,
+        *,
+        only_checks: bool = False,
     ) -> None:
         """Create a topic.
 
@@ -700,6 +702,7 @@ class Inspector(ClusterQueries, Protocol):
             replication_factor: The number of replicas. None: three, or as many as there are
                 brokers.
             config: Its configs, under Kafka's names. The embedded broker takes none.
+            only_checks: Ask whether the topic would be created, and do not create it.
 
         Raises:
             BrokerError: The topic exists, or is refused.

@@ -63,6 +63,12 @@ class OutboxStore(TransactionalStore, Protocol):
     async def delete_events(self, numbers: Collection[int]) -> None:
         """Delete rows. Those that are gone already do not matter."""
 
+    async def event_problems(self) -> Sequence[str]:
+        """Return what keeps events from being written, read and deleted, for people.
+
+        The table is created if it is missing. No row is changed.
+        """
+
 
 class Relay(Protocol):
     """Relays the events of one incoming channel to Kafka, as its hook sees it."""

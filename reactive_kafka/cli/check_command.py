@@ -28,6 +28,7 @@ from reactive_kafka.handlers.signature import Shape, name_of_handler
 from reactive_kafka.planning.channel_plans import AppPlan, HandlerPlan, IncomingPlan
 
 if TYPE_CHECKING:
+    from reactive_kafka.cli.connect_report import ConnectReport
     from reactive_kafka.spark.batches.spark_function import SparkFunction
 
 # Settings in the first line of a channel.
@@ -113,11 +114,14 @@ def check(
             raise SystemExit(2) from None
         raise
     checked = CheckedApp.of(app)
-    missing = _missing(app) if connect else []
+    connected = _connected(app) if connect else None
+    missing = [] if connected is None else connected.problems
     if as_json:
-        click.echo(json.dumps({"target": target, **checked.to_json(missing)}, indent=2))
+        click.echo(json.dumps({"target": target, **checked.to_json(connected)}, indent=2))
     else:
         click.echo("\n".join(checked.report(show_all=show_all, sources=sources)))
+        if connected is not None and connected.created:
+            click.echo("\n" + "\n".join(connected.created))
     if missing:
         if as_json:
             raise SystemExit(1)
@@ -132,13 +136,13 @@ def check(
         click.echo(f"\n{target} is fine: {checked.counts()}")
 
 
-def _missing(app: App) -> list[str]:
+def _connected(app: App) -> ConnectReport:
     """Return what the application would not find when it connects."""
     import asyncio
 
-    from reactive_kafka.cli.connect_report import missing_parts
+    from reactive_kafka.cli.connect_report import report_of
 
-    return asyncio.run(missing_parts(app.settings))
+    return asyncio.run(report_of(app.settings, app.plan))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +197,7 @@ class CheckedApp:
         section = keys.PLAIN_SECTIONS[name]
         return list(effective_settings(section, self.tables[name], written))
 
-    def to_json(self, missing: Sequence[str]) -> dict[str, Any]:
+    def to_json(self, connected: ConnectReport | None) -> dict[str, Any]:
         """Return everything, with all defaults."""
         plan = self.plan
         handlers = {
@@ -227,7 +231,8 @@ class CheckedApp:
             "channels": channels,
             "sources": {source.name: list(source.outgoing) for source in plan.sources},
             "warnings": list(self.warnings),
-            "problems": list(missing),
+            "created": [] if connected is None else connected.created,
+            "problems": [] if connected is None else connected.problems,
         }
 
     def report(self, *, show_all: bool, sources: bool) -> Iterator[str]:

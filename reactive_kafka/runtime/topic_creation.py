@@ -234,6 +234,8 @@ class _DeclaringInspector(ClientWrapper[Inspector]):
         partitions: int,
         replication_factor: int | None = None,
         config: Mapping[str, str] = NO_CONFIG,
+        *,
+        only_checks: bool = False,
     ) -> None:
         """As :meth:`Inspector.create_topic`."""
         declared = self._declared.get(topic)
@@ -241,4 +243,6 @@ class _DeclaringInspector(ClientWrapper[Inspector]):
             partitions = declared.partitions or partitions
             replication_factor = declared.replication_factor
             config = declared.config
-        await self._inner.create_topic(topic, partitions, replication_factor, config)
+        await self._inner.create_topic(
+            topic, partitions, replication_factor, config, only_checks=only_checks
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from reactive_kafka.checkpoint.outbox import OutboxStore, StoredEvent
@@ -9,6 +10,8 @@ from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.errors import CheckpointError, CheckpointRefusedError
 from reactive_kafka.records import RecordBytes, TopicPartition
 from tests.checkpoint.conftest import POSTGRES, Clients
+from tests.checkpoint.servers import sql_url
+from tests.harness.postgres import Postgres
 from tests.verdicts.events import OutboxEvent
 
 STORES = ("memory", "sqlite", *POSTGRES)
@@ -131,3 +134,44 @@ async def test_without_an_outbox_send_says_what_is_missing(clients: Clients, gro
     async with store.transaction(group, {TP0: Write(0, Checkpoint(1))}) as connection:
         with pytest.raises(CheckpointError, match="outbox = true"):
             await connection.send(b"x")
+
+
+@every_store
+async def test_nothing_keeps_events_from_a_store_whose_table_is_made_by_the_question(
+    clients: Clients, group: str
+) -> None:
+    store = opened(clients)
+    assert list(await store.event_problems()) == []
+    await store_events(store, group, TP0, 0, event("a"))
+    assert list(await store.event_problems()) == []
+    (found,) = await read(store, group, TP0)
+    assert found.event.id == "a"
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_each_right_that_an_outbox_lacks_is_named(
+    driver: str, postgres_server: Postgres
+) -> None:
+    table = "reactive_kafka_outbox"
+    with psycopg.connect(postgres_server.dsn, autocommit=True) as admin:
+        admin.execute(f"DROP TABLE IF EXISTS {table}")
+        admin.execute(f"CREATE ROLE narrow_{driver} LOGIN PASSWORD 'x'")
+        url = sql_url(postgres_server, driver)
+        clients = Clients(driver, url.replace("postgres@", f"narrow_{driver}:x@"))
+        narrow = opened(clients)
+        (missing,) = await narrow.event_problems()
+        assert missing.startswith(f"the table {table} is missing and was not created: ")
+        owner = Clients(driver, url)
+        assert list(await opened(owner).event_problems()) == []
+        rights = ["INSERT", "SELECT", "DELETE"]
+        while rights:
+            problems = await narrow.event_problems()
+            assert [problem.split(" on the table ")[0] for problem in problems] == rights
+            assert all("permission denied" in problem for problem in problems)
+            admin.execute(f"GRANT {rights.pop(0)} ON {table} TO narrow_{driver}")
+        assert list(await narrow.event_problems()) == []
+        await clients.close()
+        await owner.close()
+        admin.execute(f"DROP OWNED BY narrow_{driver}")
+        admin.execute(f"DROP ROLE narrow_{driver}")

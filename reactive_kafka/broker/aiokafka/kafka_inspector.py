@@ -234,12 +234,18 @@ class AiokafkaInspector(KafkaQueries):
         partitions: int,
         replication_factor: int | None = None,
         config: Mapping[str, str] = NO_CONFIG,
+        *,
+        only_checks: bool = False,
     ) -> None:
         client = self.client._client
         if self._create is not None:
-            self._create(topic, partitions)
+            # The embedded broker asks for no rights.
+            if not only_checks:
+                self._create(topic, partitions)
             return
-        await topic_changes.create_topic(client, topic, partitions, replication_factor, config)
+        await topic_changes.create_topic(
+            client, topic, partitions, replication_factor, config, only_checks=only_checks
+        )
 
     async def add_partitions(self, topic: str, total: int) -> None:
         await topic_changes.add_partitions(self.client._client, topic, total)

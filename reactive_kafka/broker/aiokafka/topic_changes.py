@@ -35,6 +35,8 @@ async def create_topic(
     partitions: int,
     replication_factor: int | None,
     config: Mapping[str, str],
+    *,
+    only_checks: bool,
 ) -> None:
     """Create a topic. See :meth:`reactive_kafka.broker.client.Inspector.create_topic`."""
     await within(DEADLINE_S, client.fetch_all_metadata(), "asking for the brokers")
@@ -49,6 +51,7 @@ async def create_topic(
             }
         ],
         "timeout_ms": int(DEADLINE_S * 1000),
+        "validate_only": only_checks,
     }
     answer = await _ask_controller(client, CREATE_TOPICS, values, f"creating topic {topic!r}")
     for result in answer["topics"]:

@@ -99,6 +99,8 @@ class MemoryInspector(MemoryQueries):
         partitions: int,
         replication_factor: int | None = None,
         config: Mapping[str, str] = NO_CONFIG,
+        *,
+        only_checks: bool = False,
     ) -> None:
 
         def create() -> None:
@@ -106,7 +108,8 @@ class MemoryInspector(MemoryQueries):
                 raise BrokerError(f"topic {topic!r} already exists")
             if replication_factor is not None and replication_factor > 1:
                 raise BrokerError(f"replication factor {replication_factor}: there is 1 broker")
-            self._state.create(topic, partitions, config)
+            if not only_checks:
+                self._state.create(topic, partitions, config)
 
         await self._ask("create_topic", create)
 

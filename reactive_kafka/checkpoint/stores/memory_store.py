@@ -296,6 +296,9 @@ class MemoryStore:
 
         await self._ask("write", delete)
 
+    async def event_problems(self) -> Sequence[str]:
+        return ()
+
     async def close(self) -> None:
         """Do nothing: nothing is open."""
 

@@ -227,6 +227,26 @@ class SqlStore:
                 await connection.execute(sql_outbox.EVENTS.delete().where(column.in_(numbers)))
                 await connection.commit()
 
+    async def event_problems(self) -> Sequence[str]:
+        table = sql_outbox.EVENTS
+        try:
+            async with self._connected(table=table):
+                pass
+        except FatalBrokerError as error:
+            return [f"the table {table.name} is missing and was not created: {error}"]
+        problems = []
+        for right, statement in sql_outbox.trials():
+            try:
+                with self._translated_errors():
+                    async with (
+                        self._connected(table=table) as connection,
+                        _deadline(self._answer_s),
+                    ):
+                        await connection.execute(statement)
+            except BrokerError as error:
+                problems.append(f"{right} on the table {table.name}: {error}")
+        return problems
+
     async def close(self) -> None:
         """Close the connections that are not in use. Those of transactions close when these end."""
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -106,6 +106,15 @@ def reading(
         .where(up_to.c.at < most_bytes)
         .order_by(columns.id)
     )
+
+
+def trials() -> Iterator[tuple[str, sa.Executable]]:
+    """Yield each right that an outbox needs, with a statement that needs it and finds no row."""
+    columns = [column for column in EVENTS.c if column.name not in ("id", "created_at")]
+    nothing = sa.select(*(sa.cast(sa.null(), column.type) for column in columns))
+    yield "INSERT", EVENTS.insert().from_select(columns, nothing.where(sa.false()))
+    yield "SELECT", sa.select(EVENTS).where(sa.false())
+    yield "DELETE", EVENTS.delete().where(sa.false())
 
 
 def _is_of(sources: Collection[TopicPartition]) -> sa.ColumnElement[bool]:

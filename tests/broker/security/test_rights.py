@@ -8,14 +8,18 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from uuid import uuid4
 
+import click
 import pytest
 from aiokafka import AIOKafkaProducer
 
 from reactive_kafka import App, Message, TopicPartition
+from reactive_kafka.cli.commands import commands
+from reactive_kafka.cli.connect_report import ConnectReport, report_of
 from tests.broker.hazards.faults import until
 from tests.broker.security.guarded import Guarded, Right
-from tests.broker.security.service import Service
+from tests.broker.security.service import QUICKLY, Service
 
 pytestmark = pytest.mark.kafka
 
@@ -88,6 +92,7 @@ NO_RIGHT = (
 NO_LETTERS = "the dead-letter topic 'letters-{}' does not exist, or the right to see it is missing"
 NO_WRITE = "nothing can be written to 'letters-{}' for "
 NO_IDEMPOTENCE = "ClusterAuthorizationFailedError: the right WRITE on a topic is missing, or IDEMPOTENT_WRITE on the"
+NO_CREATE = "CREATE on it is missing, or on the cluster"
 NO_PRODUCE = (
     "TopicAuthorizationFailedError: letters-{}: a right on the topic is missing (READ, or WRITE for"
 )
@@ -365,3 +370,58 @@ async def test_a_right_that_is_withdrawn_from_one_topic_keeps_no_position_of_ano
                 await producer.send_and_wait(service.results, b"3")
                 await until(lambda: committed()[results] == 2, "and read on")
                 await until(lambda: app.health().ready.is_up, "it is ready")
+
+
+async def test_a_declared_topic_is_created_once_the_right_create_is_granted(
+    guarded: Guarded,
+) -> None:
+    topic = f"made-{uuid4().hex[:8]}"
+    kafka = {**guarded.way("PLAIN", user=USER), **QUICKLY}
+    channel = {
+        "topic": topic,
+        "group_id": topic,
+        "failure_strategy": "dead-letter-queue",
+        "dead_letter_queue": {"topic": f"{topic}-letters"},
+    }
+    app = App(
+        {
+            "kafka": kafka,
+            "incoming": {"orders": channel},
+            "topics": {topic: {"create": True, "partitions": 3}},
+            "http": {"enabled": False},
+        }
+    )
+
+    @app.incoming("orders")
+    async def handle(message: Message[bytes]) -> None: ...
+
+    def connects() -> ConnectReport:
+        with click.Context(commands):
+            return asyncio.run(report_of(app.settings, app.plan))
+
+    app.configure(())
+    create = ("CREATE", "TOPIC", topic)
+    needed = [("READ", "TOPIC", topic), ("WRITE", "TOPIC", topic), ("READ", "GROUP", topic)]
+    guarded.grant(USER, needed)
+    try:
+        found = await asyncio.to_thread(connects)
+        assert (len(found.problems), found.created) == (2, [])
+        assert all(NO_CREATE in problem for problem in found.problems)
+        async with app:
+            await until(lambda: NO_CREATE in reasons(app), "readiness names the right", 20.0)
+            assert app.health().live.is_up
+            guarded.grant(USER, [create])
+            found = await asyncio.to_thread(connects)
+            # The application may have created them by now.
+            assert found.problems == []
+            await until(lambda: len(app.channel("orders").assignment) == 3, "it reads", 30.0)
+            await until(lambda: app.health().ready.is_up, "it is ready", 20.0)
+        found = await asyncio.to_thread(connects)
+        assert (found.problems, found.created) == ([], [])
+    finally:
+        guarded.withdraw(USER, [*needed, create])
+
+
+def reasons(app: App) -> str:
+    """Why it is not ready."""
+    return " ".join(str(check.data.get("reason", "")) for check in app.health().ready.checks)
