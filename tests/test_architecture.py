@@ -35,7 +35,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("formats",),
     ("config",),
     ("broker", "observe"),
-    ("schemas", "tracking", "failure", "http", "events"),
+    ("schemas", "tracking", "failure", "http", "events", "client_metrics"),
     ("verdicts",),
     ("outgoing", "checkpoint", "delivery"),
     ("nacks", "partitions", "tracing"),

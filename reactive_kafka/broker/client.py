@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from reactive_kafka.broker.client_metrics import MetricsReceiver
 from reactive_kafka.errors import BrokerError, TransientBrokerError
 from reactive_kafka.records import (
     Committed,
@@ -371,6 +372,9 @@ class Consumer(ClusterQueries, Protocol):
             TransientBrokerError: A position is part of a transaction that is still open.
             FatalBrokerError: No right to ask, or no group.
         """
+
+    def metrics_receiver(self) -> MetricsReceiver | None:
+        """Return what takes the metrics of this client, once it has started; None: nothing does."""
 
     async def check(self) -> None:
         """Send a request to any broker. Raises TransientBrokerError if none answers in time."""

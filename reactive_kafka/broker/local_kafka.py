@@ -129,6 +129,7 @@ class Node:
         controller_port: For the other controllers.
         version: Of Apache Kafka.
         pinned: Name of a jar -> its SHA-256.
+        plugins: A folder with more classes for the broker. None: it needs no others.
     """
 
     def __init__(
@@ -140,10 +141,12 @@ class Node:
         version: str = KAFKA_VERSION,
         *,
         pinned: Mapping[str, str] = SHA256,
+        plugins: Path | None = None,
     ) -> None:
         self.number = number
         self.version = version
         self._pinned = pinned
+        self._plugins = plugins
         self.port = port
         self.controller_port = controller_port
         self.address = f"{HOST}:{port}"
@@ -226,7 +229,8 @@ class Node:
         # does not.
         logging = f"-Dlog4j2.configurationFile={self._logging}"
         jars = kafka_jars(self.version, pinned=self._pinned)
-        return [find_java(), *flags, "-XX:TieredStopAtLevel=1", logging, "-cp", f"{jars}/*"]
+        classes = f"{jars}/*" if self._plugins is None else f"{jars}/*{os.pathsep}{self._plugins}"
+        return [find_java(), *flags, "-XX:TieredStopAtLevel=1", logging, "-cp", classes]
 
     def start(self) -> None:
         """Start the process if it does not run. Does not wait until it is ready."""

@@ -31,6 +31,7 @@ from reactive_kafka.delivery.workers.slots import ChannelSlots
 from reactive_kafka.failure.strategies import ChannelStrategies
 from reactive_kafka.nacks.handling import FailureHandling
 from reactive_kafka.nacks.letter_writer import LetterWriter
+from reactive_kafka.observe.facts import ChannelFacts
 from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.records import TopicPartition
@@ -65,6 +66,7 @@ class ChannelSession:
         fail: Callable[[BaseException], bool],
         exit: Callable[[BaseException], None],
         joined: Callable[[], None],
+        facts: Callable[[], ChannelFacts],
     ) -> None:
         settings = blueprint.settings
         services = blueprint.services
@@ -166,6 +168,7 @@ class ChannelSession:
                 reader=reader if is_covered else services.connector,
                 hook=self.hook if is_covered else NoHook(role.settings.name),
                 outages=outages,
+                facts=facts,
                 spawn=self.spawn,
             )
             clients.append(client)

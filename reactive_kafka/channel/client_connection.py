@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import inf
 
 from reactive_kafka.assignment.assignment import Assignment
 from reactive_kafka.assignment.lifeline import Lifeline
 from reactive_kafka.assignment.position_lookup import PositionLookup
 from reactive_kafka.backoff import Backoff, Waits
-from reactive_kafka.broker.client import Connector, Consumer
+from reactive_kafka.broker.client import Connector, Consumer, RebalanceListener
 from reactive_kafka.channel.reach import Reach
 from reactive_kafka.channel.session_signals import ClientSignals
 from reactive_kafka.channel.stable import StableOffsets
+from reactive_kafka.client_metrics.metrics_pusher import MetricsPusher
 from reactive_kafka.commit.committer import Committer
 from reactive_kafka.config.checks import GroupTimes
 from reactive_kafka.config.settings import IncomingSettings
@@ -22,7 +24,7 @@ from reactive_kafka.fetching.budget import EMPTY_POLL, PollRequest
 from reactive_kafka.fetching.fetcher import Fetcher
 from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.partitions.client_context import ClientContext
-from reactive_kafka.tasks import Handle, aligned_wait_s, is_set_within
+from reactive_kafka.tasks import Handle, Work, aligned_wait_s, is_set_within, log_failure
 
 POLL_S = 0.5
 """The longest wait of one poll. A member has to be polled, even if paused or draining."""
@@ -62,6 +64,7 @@ class ClientConnection:
     Args:
         name: The name of the client, for its id and for logs.
         reader: Makes the Kafka clients.
+        pusher: Pushes its metrics. None: they are not pushed.
     """
 
     def __init__(
@@ -77,10 +80,15 @@ class ClientConnection:
         fetcher: Fetcher,
         lifeline: Lifeline,
         outages: OutageReports,
+        pusher: MetricsPusher | None,
     ) -> None:
         settings = context.settings
         self._settings = settings
         self._assignment = assignment
+        self._pusher = pusher
+        self._listener: RebalanceListener = assignment
+        if pusher is not None:
+            self._listener = pusher.timed(assignment)
         self._starts = starts
         self._committer = committer
         self._fetcher = fetcher
@@ -121,7 +129,7 @@ class ClientConnection:
         while not self._is_over():
             consumer = self._make()
             try:
-                await consumer.start(self._assignment)
+                await consumer.start(self._listener)
             except BrokerError as error:
                 self._is_away(str(error))
                 await asyncio.sleep(waits.next_s())
@@ -143,14 +151,26 @@ class ClientConnection:
         poller = asyncio.current_task()
         is_ending = lambda: poller is not None and poller.cancelling() > 0  # noqa: E731
         name = f"broker check of {self._settings.name}"
-        check = Handle(lambda: self._check(consumer), name, self._signals.fail, is_ending)
+        beside = [Handle(lambda: self._check(consumer), name, self._signals.fail, is_ending)]
+        if (push := self._push_of(consumer)) is not None:
+            name = f"metrics of {self._settings.name}"
+            beside.append(Handle(push, name, log_failure, is_ending))
         self._lifeline.begin(consumer)
         try:
             await self._poll(consumer)
         finally:
             self._lifeline.end()
-            check.cancel()
-            await asyncio.wait([check.task])
+            for handle in beside:
+                handle.cancel()
+            await asyncio.wait([handle.task for handle in beside])
+
+    def _push_of(self, consumer: Consumer) -> Work | None:
+        """Return the task that pushes the metrics of a client; None: there is nothing to push."""
+        pusher = self._pusher
+        receiver = None if pusher is None else consumer.metrics_receiver()
+        if pusher is None or receiver is None:
+            return None
+        return partial(pusher.run, receiver)
 
     def _is_over(self) -> bool:
         return self._is_closed or self._signals.is_over()
@@ -176,8 +196,20 @@ class ClientConnection:
         self._is_closed = True
         consumer = self._consumer
         self._use(None)
-        if consumer is not None:
+        if consumer is None:
+            return
+        try:
+            await self._push_last(consumer)
+        finally:
             await consumer.stop()
+
+    async def _push_last(self, consumer: Consumer) -> None:
+        """Push the metrics of a client that is about to close, unless no broker answers."""
+        if self._pusher is None or self._is_cut_off:
+            return
+        receiver = consumer.metrics_receiver()
+        if receiver is not None:
+            await self._pusher.close(receiver)
 
     async def _rebuild(self, consumer: Consumer) -> None:
         """Release the partitions of a broken client, and close it.

@@ -25,6 +25,8 @@ from reactive_kafka.channel.client_roles import ClientRole, is_exact, starts_of
 from reactive_kafka.channel.record_handling import RecordHandling
 from reactive_kafka.channel.session_signals import ChannelSignals, ClientSignals
 from reactive_kafka.channel.totals import ChannelTotals
+from reactive_kafka.client_metrics.consumer_points import ReadPartition
+from reactive_kafka.client_metrics.metrics_pusher import MetricsPusher
 from reactive_kafka.commit.commit_engine import CommitEngine
 from reactive_kafka.commit.committer import Committer
 from reactive_kafka.commit.every import every_of
@@ -36,6 +38,7 @@ from reactive_kafka.fetching.header_filter import header_filter_of
 from reactive_kafka.fetching.intake import IntakeListeners, RecordIntake
 from reactive_kafka.fetching.read_failures import ReadFailures
 from reactive_kafka.fetching.stops import FetchStops
+from reactive_kafka.observe.facts import ChannelFacts
 from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.partitions.client_partitions import ClientPartitions
@@ -55,6 +58,7 @@ class ChannelConsumer:
     Args:
         reader: Makes its Kafka clients.
         hook: The checkpoint store or the transactions of the channel, if they cover this client.
+        facts: Returns the facts of the channel.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class ChannelConsumer:
         reader: Connector,
         hook: DeliveryHook,
         outages: OutageReports,
+        facts: Callable[[], ChannelFacts],
         spawn: Spawn,
     ) -> None:
         self.name = role.name
@@ -104,6 +109,7 @@ class ChannelConsumer:
             fetcher=self.fetcher,
             lifeline=self.lifeline,
             outages=outages,
+            pusher=self._pusher_of(role, facts),
         )
         # These and the methods below are what a checkpoint store, or a transaction of Kafka's, asks
         # of a client.
@@ -111,6 +117,33 @@ class ChannelConsumer:
         self.retains = self.starts.is_retained
         self.due = self.engine.due_with
         self.stored = self.engine.stored_with
+
+    def _pusher_of(
+        self, role: ClientRole, facts: Callable[[], ChannelFacts]
+    ) -> MetricsPusher | None:
+        """Return what pushes the metrics of this client; None: the settings do not want it."""
+        client = role.settings.client
+        if not client.get("enable_metrics_push", True):
+            return None
+        labels = {"group_id": self.group_id} | {
+            name: client.get(name) for name in ("group_instance_id", "client_rack")
+        }
+        return MetricsPusher(
+            role.name,
+            {name: str(value) for name, value in labels.items() if value},
+            self._context.clock,
+            partitions=self._read_partitions,
+            assigned=lambda: len(self.table.ours),
+            # Those of the channel are pushed once.
+            facts=facts if role.name == self._context.channel else None,
+        )
+
+    def _read_partitions(self) -> list[ReadPartition]:
+        return [
+            ReadPartition(partition.id, partition.live.position, partition.log.end)
+            for partition in self.table
+            if partition.live is not None
+        ]
 
     def _make_table(self, role: ClientRole) -> PartitionTable:
         settings = role.settings

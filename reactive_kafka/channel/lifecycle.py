@@ -72,6 +72,7 @@ class ChannelLifecycle:
             fail=self.fail,
             exit=self._exit,
             joined=self._joined,
+            facts=self.facts,
         )
 
     def start(self) -> None:

@@ -244,6 +244,7 @@ PROPERTIES: tuple[Property, ...] = (
     Property("check.crcs", BOOLEAN, CONSUMER),
     Property("exclude.internal.topics", BOOLEAN, CONSUMER),
     Property("client.rack", TEXT, CONSUMER),
+    Property("enable.metrics.push", BOOLEAN, CONSUMER),
     Property(
         "partition.assignment.strategy",
         _ASSIGNOR_KIND,

@@ -45,6 +45,7 @@ class KafkaCluster:
         listeners: Further listeners of every node: name -> security protocol, such as ``{"GUARDED":
             "SASL_SSL"}``.
         version: Of Apache Kafka.
+        plugins: A folder with more classes for the brokers.
 
     Attributes:
         advertised: node id (from 1) -> ``host:port`` that clients are told instead of the node's
@@ -59,6 +60,7 @@ class KafkaCluster:
         properties: Mapping[str, str] | None = None,
         listeners: Mapping[str, str] | None = None,
         version: str = KAFKA_VERSION,
+        plugins: Path | None = None,
     ) -> None:
         self._temporary = TemporaryDirectory(prefix="reactive-kafka-", ignore_cleanup_errors=True)
         self.directory = Path(self._temporary.name).resolve()
@@ -68,7 +70,13 @@ class KafkaCluster:
         numbers = range(1, nodes + 1)
         self.nodes = {
             one: Node(
-                one, self.directory / f"node{one}", next(ports), next(ports), version, pinned=PINNED
+                one,
+                self.directory / f"node{one}",
+                next(ports),
+                next(ports),
+                version,
+                pinned=PINNED,
+                plugins=plugins,
             )
             for one in numbers
         }

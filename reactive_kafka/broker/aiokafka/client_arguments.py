@@ -32,7 +32,7 @@ CONSUMER_FIXED: Mapping[str, Any] = {
     "enable_auto_commit": False,
     "auto_offset_reset": "none",
 }
-OUR_PROPERTIES = ("group_protocol", "assignor", "assignors")
+OUR_PROPERTIES = ("group_protocol", "assignor", "assignors", "enable_metrics_push")
 """Properties that aiokafka does not have."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Any
 
@@ -64,6 +64,7 @@ class ConnectionDeadlines:
         rebalance_s: Its ``rebalance_timeout_ms``, in seconds.
         fetch_wait_s: Its ``fetch_max_wait_ms``, in seconds.
         follows_leaders: False: followers in its rack are read, too.
+        on_connected: Called after each new connection.
     """
 
     def __init__(
@@ -74,8 +75,10 @@ class ConnectionDeadlines:
         rebalance_s: float,
         fetch_wait_s: float,
         follows_leaders: bool,
+        on_connected: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
+        self._on_connected = on_connected
         self._fetch_wait_s = fetch_wait_s
         self._slow_s = fetch_wait_s + SLOW_S
         third_s = session_s / 3
@@ -120,6 +123,7 @@ class ConnectionDeadlines:
             return self._answer(connection, request, number, answer)
 
         connection.send = send_watched
+        self._on_connected()
 
     async def _answer(
         self, connection: Any, request: Any, number: int, answer: Awaitable[Any]

@@ -19,6 +19,7 @@ from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.aiokafka.fetched import prefetch
 from reactive_kafka.broker.aiokafka.fetched.idle_fetch import IdleFetch, nothing_new
 from reactive_kafka.broker.aiokafka.fetched.repeated_request import RepeatedRequest
+from reactive_kafka.broker.client_metrics import Latencies
 
 PAUSES = Backoff(0.1, 1.0)
 """Between the fetcher's requests for metadata."""
@@ -39,6 +40,7 @@ class FetchClient:
       time on each of them than we spend on the whole answer.
     - Most of these answers it does not see at all: while *fetcher* would send the same fetch, the
       connection repeats it (:class:`IdleFetch`), for at most *idle_s*.
+    - *latencies* gets how long each fetch took, also each repeated one.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class FetchClient:
         wait_s: float,
         fetcher: Any = None,
         idle_s: float = 0.0,
+        latencies: Latencies | None = None,
     ) -> None:
         self._client = client
         self._note = note
@@ -67,6 +70,9 @@ class FetchClient:
         self._last: dict[int, tuple[frozenset[Any], RepeatedRequest | None]] = {}
         # Node -> the idle fetch that is on its way.
         self._idle: dict[int, IdleFetch] = {}
+        self._latencies = Latencies() if latencies is None else latencies
+        # Node -> when its last fetch was sent, by the loop's time.
+        self._sent_at: dict[int, float] = {}
         # The next fetch from these nodes does not wait for records.
         self.hurried: set[int] = set()
 
@@ -99,6 +105,8 @@ class FetchClient:
                 self._last[node_id] = (last, repeated)
             request = repeated.request
         asked_of = self._assigned()
+        loop = asyncio.get_running_loop()
+        self._sent_at[node_id] = loop.time()
         try:
             answer = await self._client.send(node_id, request, **given)
         finally:
@@ -107,7 +115,9 @@ class FetchClient:
                 prefetch.wait_for_held_again(self._fetcher)
         if self._assigned() is not asked_of:
             answer = self._without_released(answer)
-        self._answered[node_id] = asyncio.get_running_loop().time()
+        now = loop.time()
+        self._answered[node_id] = now
+        self._latencies.note(now - self._sent_at[node_id])
         self._note(request, answer)
         return answer
 
@@ -157,7 +167,11 @@ class FetchClient:
         if idle is None:
             idle = IdleFetch(self._fetcher, node_id, asks, now, now + self._idle_s)
             self._idle[node_id] = idle
-        return idle.wait_ms(now) if idle.may_repeat(now) else None
+        if not idle.may_repeat(now):
+            return None
+        self._latencies.note(now - self._sent_at[node_id])
+        self._sent_at[node_id] = now
+        return idle.wait_ms(now)
 
     def all_idle_since(self) -> float:
         """Return since when idle fetches have named all assigned partitions, by the loop's time.

@@ -41,9 +41,11 @@ from reactive_kafka.broker.aiokafka.fetched.record_poller import (
 )
 from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests, has_consumer_protocol
 from reactive_kafka.broker.aiokafka.member_partitions import MemberPartitions
+from reactive_kafka.broker.aiokafka.metrics_requests import MetricsRequests
 from reactive_kafka.broker.aiokafka.moved_brokers import MovedBrokers
 from reactive_kafka.broker.aiokafka.owned_partitions import OwnedPartitions
 from reactive_kafka.broker.client import ByteRoom, Poll, RebalanceListener, Sight, TransactionId
+from reactive_kafka.broker.client_metrics import ClientCounts, MetricsReceiver
 from reactive_kafka.broker.consumer.membership.classic_group.assignors.named_assignors import (
     DEFAULT_ASSIGNORS,
     assignors_named,
@@ -124,17 +126,22 @@ class AiokafkaConsumer(KafkaQueries):
         self._to_close: aiokafka.AIOKafkaConsumer | None = None
         self._closing: asyncio.Task[None] | None = None
         self._moved_brokers = MovedBrokers()
+        self._counts = ClientCounts()
+        # None: the client has not started.
+        self._metrics: MetricsRequests | None = None
 
     async def start(self, listener: RebalanceListener) -> None:
         arguments = {**client_arguments(self._properties, self._name), **CONSUMER_FIXED}
         client = create_client(aiokafka.AIOKafkaConsumer, arguments)
         self._to_close = client
+        self._metrics = MetricsRequests(client._client, self._counts, self._member_id)
         ConnectionDeadlines(
             client._client,
             session_s=float(self._properties["session_timeout_ms"]) / 1000,
             rebalance_s=float(self._properties["rebalance_timeout_ms"]) / 1000,
             fetch_wait_s=self._fetch_wait_s,
             follows_leaders=not self._properties.get("client_rack"),
+            on_connected=self._metrics.connected,
         )
         await connect(client, arguments, self.stop)
         if self._whole_topics:
@@ -252,6 +259,7 @@ class AiokafkaConsumer(KafkaQueries):
             self._fetch_wait_s,
             fetcher if is_known else None,
             self._idle_fetches_s,
+            self._counts.fetches,
         )
         self._poller.responses.fetch_size = plan_fetches_quickly(fetcher)
 
@@ -323,7 +331,10 @@ class AiokafkaConsumer(KafkaQueries):
         return inf if self.owned.group is None else self.owned.group.session_ends_at()
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
         await group_positions.commit(self.owned, offsets, generation)
+        self._counts.commits.note(loop.time() - began_at)
 
     async def commit_in(
         self,
@@ -337,6 +348,14 @@ class AiokafkaConsumer(KafkaQueries):
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, Committed | None]:
         return await group_positions.committed(self.owned, partitions)
+
+    def metrics_receiver(self) -> MetricsReceiver | None:
+        return self._metrics
+
+    def _member_id(self) -> str | None:
+        if self.owned.group is None or not self.owned.group.is_member():
+            return None
+        return self.owned.group.commit_identity().member_id or None
 
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
         client = self.client._client

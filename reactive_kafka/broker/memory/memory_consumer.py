@@ -186,6 +186,9 @@ class MemoryConsumer(MemoryQueries):
     def group_protocol(self) -> str | None:
         return None if self._is_static else self._member.protocol
 
+    def metrics_receiver(self) -> None:
+        """The in-memory broker takes no metrics of clients."""
+
     def session_ends_at(self) -> float:
         if not self._has_joined and self._stopped_at is None:
             return inf
