@@ -150,6 +150,47 @@ async def test_letters_are_sent_back_and_the_command_waits_for_the_end(token_fil
         for value in (b"a", b"b"):
             broker.produce("orders", value, partition=0)
         await until(lambda: letters.topic in broker.topics() and broker.end(letters) == 2)
+        looked = await asyncio.to_thread(
+            control, app.http.url, "letters", letters.topic, token_file=token_file
+        )
+        head, newest, oldest = looked.out.splitlines()
+        assert head == "2 records of dead-letter-topic-orders, the newest first"
+        assert newest.startswith(f"{letters.topic}-0 1  ")
+        assert "from orders-0 1" in newest
+        assert "ValueError: b" in newest
+        assert "value b" in newest
+        assert oldest.startswith(f"{letters.topic}-0 0  ")
+        of_one = ("--of", "orders", "0", "0", "--json")
+        one = await asyncio.to_thread(
+            control, app.http.url, "letters", letters.topic, *of_one, token_file=token_file
+        )
+        assert [letter["origin"]["offset"] for letter in json.loads(one.out)["letters"]] == [0]
+        last = await asyncio.to_thread(
+            control, app.http.url, "letters", letters.topic, "--last", "1", token_file=token_file
+        )
+        assert last.out.splitlines() == [
+            "1 record of dead-letter-topic-orders, the newest first",
+            newest,
+        ]
+
+        record = ("record", "orders", "0", "1")
+        told = await asyncio.to_thread(control, app.http.url, *record, token_file=token_file)
+        assert told.code == 0
+        title, *sentences = told.out.splitlines()
+        assert title.startswith("channel orders: ")
+        assert title.endswith(", dead-letter")
+        assert any("dead-letter-topic-orders" in sentence for sentence in sentences)
+        assert all(sentence.startswith("  ") for sentence in sentences)
+        as_json = await asyncio.to_thread(
+            control, app.http.url, *record, "--channel", "orders", "--json", token_file=token_file
+        )
+        assert json.loads(as_json.out)["channels"][0]["ending"] == "dead-letter"
+        nobody = await asyncio.to_thread(
+            control, app.http.url, "record", "elsewhere", "0", "1", token_file=token_file
+        )
+        assert nobody.code == 1
+        assert "no channel of this application reads the topic 'elsewhere'" in nobody.err
+
         is_repaired = True
         words = (app.http.url, "replay", letters.topic, "--yes")
         first = await asyncio.to_thread(
@@ -247,6 +288,10 @@ def test_the_answers_of_workers_are_a_line_each(token_file: Path) -> None:
         (("http://shop", "pause"), "Missing argument 'CHANNEL'"),
         (("http://shop", "log-level", "loud"), "is not one of"),
         (("http://shop", "seek", "o", "--topic", "t", "--offset", "1", "--yes"), "--all is wanted"),
+        (("http://shop", "letters", "t", "--last", "0"), "--last"),
+        (("http://shop", "letters", "t", "--of", "orders", "x", "1"), "--of"),
+        (("http://shop", "record", "orders", "3"), "Missing argument 'OFFSET'"),
+        (("http://shop", "record", "orders", "x", "1"), "PARTITION"),
         (("http://shop", "replay", "t", "--offset", "1", "--yes"), "belong together"),
         (("http://shop", "replay", "t"), "use --yes"),
         (("http://shop", "seek", "o", "--topic", "t", "--all", "--yes"), "--timestamp is wanted"),

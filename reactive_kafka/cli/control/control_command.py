@@ -1,20 +1,21 @@
-"""``reactive-kafka control``: pauses, moves, stops and skips in a running service."""
+"""``reactive-kafka control``: acts on a running service, and looks at its records and letters."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
 
 import click
 
 from reactive_kafka.cli import options
 from reactive_kafka.cli.control.service_client import ServiceAnswer, ServiceClient, token_of
+from reactive_kafka.cli.dlq.letter_lines import letter_line
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.progress import progress_line
 from reactive_kafka.observe.safe_text import one_line
@@ -66,15 +67,22 @@ def _with_service(command: Callable[..., None]) -> Callable[..., None]:
     return _token_file(options.as_json("Print the answer as JSON.")(called))
 
 
-Show = Callable[[ServiceAnswer], None]
+class Show(Protocol):
+    """Prints an answer, as JSON or as text: what was done, then *lines* with the details."""
+
+    def __call__(self, answer: ServiceAnswer, lines: Iterable[str] = ()) -> None: ...
 
 
 def _shows(*, as_json: bool) -> Show:
-    def show(answer: ServiceAnswer) -> None:
+    def show(answer: ServiceAnswer, lines: Iterable[str] = ()) -> None:
         if as_json:
             click.echo(json.dumps(answer.body, indent=2))
             return
-        click.echo(one_line(str(answer.body.get("result", "done"))))
+        # The answer of a look is in the lines.
+        default = "" if lines else "done"
+        for line in filter(None, (str(answer.body.get("result", default)), *lines)):
+            indent = line[: len(line) - len(line.lstrip(" "))]
+            click.echo(indent + one_line(line))
         for worker in answer.body.get("workers", ()):
             said = worker.get("error") or worker.get("result")
             click.echo(one_line(f"worker {worker.get('worker')}: {said}"))
@@ -278,6 +286,81 @@ def skip(
     options.ask(f"Skip {topic}-{partition} offset {offset}? It is not handled.", yes=yes)
     body = {"topic": topic, "partition": partition, "offset": offset}
     show(_act(service, channel, "skip", body))
+
+
+@control.command(short_help="Show the last dead letters.")
+@click.argument("topic", metavar="TOPIC")
+@click.option("--last", type=click.IntRange(1), metavar="N", help="How many. Default: 20.")
+@click.option(
+    "--of",
+    nargs=3,
+    type=(str, click.IntRange(0), click.IntRange(0)),
+    metavar="TOPIC PARTITION OFFSET",
+    help="Only those of this record.",
+)
+@_with_service
+def letters(
+    topic: str,
+    last: int | None,
+    of: tuple[str, int, int] | None,
+    service: ServiceClient,
+    show: Show,
+) -> None:
+    """Show the last letters of a dead-letter topic, the newest first.
+
+    The service reads them, with its own rights. The replay command sends them back, one or all.
+
+    \b
+    Examples:
+      reactive-kafka control http://shop:9000 letters dead-letter-topic-orders
+      reactive-kafka control http://shop:9000 letters dead-letter-topic-orders --last 100 --json
+      reactive-kafka control http://shop:9000 letters dead-letter-topic-orders --of orders 3 42
+    """
+    query = _given(last=last)
+    if of is not None:
+        query |= dict(zip(("topic", "partition", "offset"), of, strict=True))
+    answer = service.get(f"/api/dlq/{quote(topic, safe='')}?{urlencode(query)}")
+    show(answer, [letter_line(topic, letter) for letter in answer.body.get("letters", ())])
+
+
+@control.command(short_help="Say what happened to one record.")
+@click.argument("topic", metavar="TOPIC")
+@click.argument("partition", type=click.IntRange(0), metavar="PARTITION")
+@click.argument("offset", type=click.IntRange(0), metavar="OFFSET")
+@click.option("--channel", metavar="CHANNEL", help="Only for this channel.")
+@_with_service
+def record(
+    topic: str,
+    partition: int,
+    offset: int,
+    channel: str | None,
+    service: ServiceClient,
+    show: Show,
+) -> None:
+    """Say where a record is and what happened to it, for each channel that reads its topic.
+
+    Only the process that has the partition knows. The answer says if it is another one.
+
+    \b
+    Examples:
+      reactive-kafka control http://shop:9000 record orders 3 42
+      reactive-kafka control http://shop:9000 record orders 3 42 --channel billing --json
+    """
+    query = _given(topic=topic, partition=partition, offset=offset, channel=channel)
+    answer = service.get(f"/api/record?{urlencode(query)}")
+    lines = [line for known in answer.body.get("channels", ()) for line in _record_lines(known)]
+    show(answer, lines)
+
+
+def _record_lines(known: Mapping[str, Any]) -> list[str]:
+    """Return what one channel knows of a record."""
+    ending = known.get("ending")
+    place = known["place"] if ending is None else f"{known['place']}, {ending}"
+    return [
+        f"channel {known['channel']}: {place}",
+        *(f"  {sentence}" for sentence in known.get("text", ())),
+        *(f"  {event['at']}  {event['text']}" for event in known.get("past", ())),
+    ]
 
 
 @control.command(short_help="Send dead letters back to their topics.")

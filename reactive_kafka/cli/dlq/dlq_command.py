@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator
 from typing import Any
 
 import click
@@ -20,6 +19,7 @@ from reactive_kafka.cli.cluster_access import (
     with_broker_options,
 )
 from reactive_kafka.cli.console_text import counted
+from reactive_kafka.cli.dlq.letter_lines import letter_line, reason_text
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.paging import show_lines
 from reactive_kafka.cli.progress import DoneCount, progress_line
@@ -117,9 +117,9 @@ async def _show(
                 shown.append(letter)
             elif limit is None:
                 # They may be very many, so they are printed as they come.
-                click.echo(_line(topic, letter))
+                click.echo(letter_line(topic, letter))
             else:
-                lines.append(_line(topic, letter))
+                lines.append(letter_line(topic, letter))
     if as_json:
         by_reason = [
             {"exception": kind, "reason": why, "count": count}
@@ -150,45 +150,6 @@ async def _letters(
                 return
 
 
-def _line(topic: str, letter: Mapping[str, Any]) -> str:
-    """Return one record as one line."""
-    parts = [f"{topic}-{letter['partition']} {letter['offset']}", _time(letter["timestamp_ms"])]
-    is_letter = letter["written_by"] is not None
-    parts.append(_origin(letter["origin"]) if is_letter else "no dead letter")
-    parts.append(f"key {letter['key']}" if letter["key"] is not None else "no key")
-    if is_letter:
-        parts.append(_why(letter["exception"], letter["reason"]))
-    if letter.get("group") is not None:
-        group = f"group {letter['group']}"
-        if letter["deliveries"] is not None:
-            group += f", delivered {letter['deliveries']} times"
-        parts.append(group)
-    if letter.get("value") is not None:
-        parts.append(f"value {letter['value']}")
-    return "  ".join(parts)
-
-
-def _origin(origin: Mapping[str, Any] | None) -> str:
-    if origin is None:
-        return "origin unknown"
-    time = "" if origin["timestamp_ms"] is None else f" of {_time(origin['timestamp_ms'])}"
-    return "from {topic}-{partition} {offset}".format(**origin) + time
-
-
-def _why(exception: str, reason: str) -> str:
-    return ": ".join(filter(None, [exception, reason])) or "no reason given"
-
-
-def _time(timestamp_ms: int | None) -> str:
-    if timestamp_ms is None or timestamp_ms < 0:
-        return "no time"
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError, OSError):
-        # The producer may have set any number.
-        return f"{timestamp_ms} ms"
-
-
 def _summary(
     topic: str, counts: Counter[tuple[str, str]], strangers: int, offsets: int, *, is_cut: bool
 ) -> list[str]:
@@ -201,7 +162,9 @@ def _summary(
         ]
     if strangers:
         lines.append(f"{strangers:>8}  no dead letters: without the headers of one")
-    lines += [f"{count:>8}  {_why(*reason)}" for reason, count in counts.most_common(_MOST_REASONS)]
+    lines += [
+        f"{count:>8}  {reason_text(*reason)}" for reason, count in counts.most_common(_MOST_REASONS)
+    ]
     others = len(counts) - _MOST_REASONS
     return [*lines, f"{'':>8}  and {others} other reasons"] if others > 0 else lines
 
