@@ -14,6 +14,10 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Mount, Route
 
 from reactive_kafka.http.asgi import make_asgi
 from reactive_kafka.http.guard import Guard
@@ -194,6 +198,63 @@ async def test_the_page_shows_its_peers_and_says_which_it_cannot_reach(tmp_path:
                 f"http://{evil}/",
             ]
             assert tab.complaints == []
+
+
+def worker_member(number: int, **changes: Any) -> dict[str, Any]:
+    """What a supervisor says of one worker."""
+    channel = {"channel": "orders", "partition_count": 3, "lag": 40, "in_flight": 2, "poison": 1}
+    plain = {
+        "worker": number,
+        "address": None,
+        "is_reached": True,
+        "status": "UP",
+        "state": "running",
+        "channels": [channel],
+    }
+    return {**plain, **changes}
+
+
+def behind_supervisor(members: list[dict[str, Any]]) -> Starlette:
+    """The application of the first worker, with what its supervisor answers by itself."""
+
+    async def listed(_: Request) -> JSONResponse:
+        return JSONResponse({"members": members})
+
+    return Starlette(routes=[Route("/api/members", listed), Mount("/", app=make_asgi(FactsApp()))])
+
+
+@pytest.mark.chromium
+@pytest.mark.skipif(
+    "chromium" in os.environ.get("REACTIVE_KAFKA_WITHOUT", "").split(","), reason="left out"
+)
+async def test_the_first_screen_says_which_worker_it_shows_and_what_all_have(
+    tmp_path: Path,
+) -> None:
+    gone = worker_member(1, is_reached=False, reason="it has ended", channels=[])
+    members = [gone, worker_member(2), worker_member(3)]
+    async with (
+        browser_tab(tmp_path) as tab,
+        serve(behind_supervisor(members), HOST, 0) as server,
+    ):
+        await tab.open(server.url)
+        await tab.until("document.querySelector('p.workers a') !== null")
+        assert await tab.text("p.workers") == (
+            "The channels below are those of worker 2. The 2 of 3 workers that can be reached "
+            "together have 6 partitions, lag 80, 4 in flight, poison 2. Pages: worker 1 worker 2 "
+            "worker 3"
+        )
+        links = await tab.run("[...document.querySelectorAll('p.workers a')].map(one => one.href)")
+        assert links == [f"{server.url}/workers/{number}/" for number in (1, 2, 3)]
+        assert tab.complaints == []
+
+    alone = [worker_member(1), worker_member(2, worker=None, address="shop-1:9000")]
+    async with (
+        browser_tab(tmp_path) as tab,
+        serve(behind_supervisor(alone), HOST, 0) as server,
+    ):
+        await tab.open(server.url)
+        await tab.until("document.querySelectorAll('.members tbody tr').length === 2")
+        assert await tab.run("document.querySelector('p.workers').hidden") is True
 
 
 async def test_many_pages_ask_a_peer_once() -> None:

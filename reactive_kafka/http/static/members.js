@@ -51,13 +51,39 @@ function rowClass(member) {
   return member.is_reached && member.status === "UP" ? "" : "down"
 }
 
+// Which worker the rest of the page shows, and what all of them have together.
+function workersText(workers) {
+  const below = ROOT.pathname.match(/workers\/([0-9]+)\/$/)
+  const shown = below ? Number(below[1]) : workers.find((one) => one.is_reached)?.worker
+  const reached = workers.filter((one) => one.is_reached)
+  const total = (name) => numberText(reached.reduce((all, one) => all + (sum(one, name) || 0), 0))
+  const whose = reached.length === workers.length ? `All ${workers.length} workers`
+    : `The ${reached.length} of ${workers.length} workers that can be reached`
+  return `The channels below are those of worker ${shown}. ${whose} together have ${total("partition_count")} partitions, `
+    + `lag ${total("lag")}, ${total("in_flight")} in flight, poison ${total("poison")}. Pages:`
+}
+
 export class Members {
   constructor() {
     this.count = 1
+    // Above everything that is of one worker only.
+    this.workers = element("p", "workers")
+    this.workers.hidden = true
     this.table = new Table("Members", COLUMNS, "members", nameOf, rowClass)
     this.node = this.table.node
     this.table.update([])
     this.look()
+  }
+
+  note(workers) {
+    this.workers.hidden = workers.length < 2
+    if (this.workers.hidden) return
+    const links = workers.flatMap((one) => {
+      const link = element("a", "", nameOf(one))
+      link.href = linkOf(one)
+      return [" ", link]
+    })
+    this.workers.replaceChildren(workersText(workers), ...links)
   }
 
   async look() {
@@ -68,6 +94,7 @@ export class Members {
         this.count = members.length
         // Alone, a process is what the rest of the page shows.
         this.table.update(members.length > 1 ? members : [])
+        this.note(members.filter((one) => one.worker && !one.address))
         if (members.length === 1) return
       }
     }

@@ -313,7 +313,7 @@ class Overview {
       (one) => (one.status === "UP" ? "" : "down"))
     this.spark = new SparkView()
     this.poison = poisonTable()
-    this.nodes = [this.bar.node, this.incoming.node, this.poison.node, this.outgoing.node, ...this.spark.nodes,
+    this.nodes = [this.bar.node, this.members.workers, this.incoming.node, this.poison.node, this.outgoing.node, ...this.spark.nodes,
       this.members.node, this.record.node]
   }
 
