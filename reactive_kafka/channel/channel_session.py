@@ -231,6 +231,7 @@ class ChannelSession:
             exit=self.signals.exit,
             store_plans=self.clients.store_plans,
             totals=self._totals.handlers,
+            times=self._totals.times,
             is_ending=is_ending,
             trackers=self.clients.holding,
             hold=self._hold_for_handler,

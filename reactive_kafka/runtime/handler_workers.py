@@ -168,7 +168,7 @@ def _invocation(
     def make(setup: WorkerSetup) -> Invocation:
         watched: Callable[[Call], Call] | None = None
         if watch is not None:
-            watched = partial(watch.around, durations=setup.totals.durations)
+            watched = partial(watch.around, durations=setup.totals.durations, times=setup.times)
         if outbox is not None:
             watched = _nested(watched, outbox.around)
         limit = _attempt_limit(setup, plan)

@@ -37,6 +37,7 @@ class RunTracing:
         self._meter = meter_of(settings)
         self._clusters = Clusters()
         self._now = clock.monotonic
+        self._wall = clock.wall
         # Why nothing is made although the settings ask for it. None: there is no problem.
         self.problem: str | None = None
         if settings.enabled and self._tracing is None and self._meter is None:
@@ -49,7 +50,11 @@ class RunTracing:
         """Return what watches a channel's calls; None: nothing does."""
         tracing, meter = self._of(settings)
         cluster = self._cluster_of(settings) if is_kafka else None
-        spans = None if tracing is None else CallSpans(tracing, settings, cluster, self._now)
+        spans = (
+            None
+            if tracing is None
+            else CallSpans(tracing, settings, cluster, self._now, self._wall)
+        )
         metrics = None
         if meter is not None:
             metrics = CallMetrics(meter, cluster, settings.group_id, self._now)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.delivery.ages import RecordTimes
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.tracing.attributes import (
     ATTEMPT,
@@ -36,6 +37,7 @@ class CallSpans:
         settings: The settings of the channel.
         cluster: The Kafka cluster of the channel; None: it is a memory channel.
         now: Returns the monotonic time, in seconds.
+        wall: Returns the seconds since the epoch.
     """
 
     def __init__(
@@ -44,9 +46,11 @@ class CallSpans:
         settings: IncomingSettings,
         cluster: ClusterAttributes | None,
         now: Callable[[], float] = monotonic,
+        wall: Callable[[], float] = time,
     ) -> None:
         self._tracing = tracing
         self._now = now
+        self._wall = wall
         self._is_kafka = cluster is not None
         self._attributes = OperationAttributes(
             settings.name,
@@ -56,11 +60,13 @@ class CallSpans:
             client_id=settings.client.get("client_id"),
         )
 
-    def around(self, call: Call, durations: DurationHistogram) -> Call:
+    def around(self, call: Call, durations: DurationHistogram, times: RecordTimes) -> Call:
         """Return a call that does the same in a span. Its argument is a message or a batch.
 
         Args:
             durations: Counts the calls, and keeps some of the spans as exemplars.
+            times: Counts delays and ages of the records, and keeps spans as well: of a batch with
+                the times of its first record.
         """
 
         async def call_in_span(argument: Message[Any] | Batch[Any]) -> Any:
@@ -71,12 +77,20 @@ class CallSpans:
             else:
                 span = self._of_message(argument)
                 keep_trace(argument, span.context)
+            written_at = _written_at(argument)
+            measured: list[tuple[DurationHistogram, float]] = []
+            if written_at is not None:
+                measured.append((times.delays, max(0.0, self._wall() - written_at)))
             began = self._now()
             with span:
                 try:
-                    return await call(argument)
+                    result = await call(argument)
+                    # A call that has raised settles nothing yet.
+                    if written_at is not None:
+                        measured.append((times.ages, max(0.0, self._wall() - written_at)))
+                    return result
                 finally:
-                    span.exemplify(durations, self._now() - began)
+                    span.exemplify((durations, self._now() - began), *measured)
 
         return call_in_span
 
@@ -135,3 +149,15 @@ class CallSpans:
             span_name("process", topic), tracing.consumer, attributes, tracing.no_parent, links
         )
         return tracing.current(span, tracing.no_parent)
+
+
+def _written_at(argument: Message[Any] | Batch[Any]) -> float | None:
+    """Return the timestamp of a record, or of the first one of a batch, in seconds.
+
+    None: the record has none.
+    """
+    first = argument[0] if isinstance(argument, Batch) else argument
+    timestamp_ms = first.record.timestamp
+    if timestamp_ms is None or timestamp_ms < 0:
+        return None
+    return timestamp_ms / 1000

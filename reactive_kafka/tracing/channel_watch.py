@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
+from reactive_kafka.delivery.ages import RecordTimes
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.tracing.attributes import LinkedRecord
 from reactive_kafka.tracing.call_spans import CallSpans
@@ -22,26 +23,41 @@ class CallWatch:
     spans: CallSpans | None = None
     metrics: CallMetrics | None = None
 
-    def around(self, call: Call, durations: DurationHistogram) -> Call:
+    def around(self, call: Call, durations: DurationHistogram, times: RecordTimes) -> Call:
         """Return a call that does the same and is watched. It takes a message or a batch.
 
         Args:
             durations: As of :meth:`CallSpans.around`.
+            times: As of :meth:`CallSpans.around`.
         """
         if self.metrics is not None:
             call = self.metrics.around(call)
         if self.spans is not None:
-            call = self.spans.around(call, durations)
+            call = self.spans.around(call, durations, times)
         return call
 
     def of_many(
-        self, topics: Iterable[str], count: int, records: Iterable[LinkedRecord], attempt: int
+        self,
+        topics: Iterable[str],
+        count: int,
+        records: Iterable[LinkedRecord],
+        attempt: int,
+        durations: DurationHistogram,
+        took_s: Callable[[], float],
     ) -> AbstractContextManager[object]:
-        """Return the block that is one call for several records. As :meth:`CallSpans.of_many`."""
+        """Return the block that is one call for several records. As :meth:`CallSpans.of_many`.
+
+        Args:
+            durations: Counts the calls, and keeps some of the spans as exemplars.
+            took_s: Returns at the end of the block how long the call has taken.
+        """
         topics = sorted(topics)
         blocks = ExitStack()
         if self.spans is not None:
-            blocks.enter_context(self.spans.of_many(topics, count, records, attempt))
+            span = self.spans.of_many(topics, count, records, attempt)
+            blocks.enter_context(span)
+            # It runs before the end of the span.
+            blocks.callback(lambda: span.exemplify((durations, took_s())))
         if self.metrics is not None:
             place = topics[0] if len(topics) == 1 else None
             blocks.enter_context(self.metrics.of_many(place, count, attempt))

@@ -55,7 +55,7 @@ class CommitSpans:
         began = self._now()
         with span:
             yield
-            span.exemplify(self._durations, self._now() - began)
+            span.exemplify((self._durations, self._now() - began))
 
     def _begun(self, partitions: Collection[TopicPartition]) -> CurrentSpan:
         attributes: dict[str, str | int | bool] = {

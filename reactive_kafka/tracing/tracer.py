@@ -232,11 +232,13 @@ class CurrentSpan:
         self._span = span
         self.context = context
 
-    def exemplify(self, durations: DurationHistogram, duration_s: float) -> None:
-        """Keep the span with a duration that *durations* counts, if the span is recorded."""
-        exemplar = self._tracing.exemplar(self._span, duration_s)
-        if exemplar is not None:
-            durations.exemplify(exemplar)
+    def exemplify(self, *measured: tuple[DurationHistogram, float]) -> None:
+        """Keep the span with durations that histograms count, if the span is recorded."""
+        exemplar = self._tracing.exemplar(self._span, 0.0)
+        if exemplar is None:
+            return
+        for histogram, duration_s in measured:
+            histogram.exemplify(exemplar._replace(duration_s=duration_s))
 
     def __enter__(self) -> None:
         self._token = self._tracing.attach(self.context)

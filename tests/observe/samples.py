@@ -12,13 +12,15 @@ from reactive_kafka import TopicPartition
 from reactive_kafka.observe.facts import (
     AppFacts,
     ChannelFacts,
-    DurationHistogram,
     OutgoingFacts,
     PartitionFacts,
     PartitionTotals,
     PoisonFacts,
     SparkBatchFacts,
     SparkFacts,
+)
+from reactive_kafka.observe.facts import (
+    DurationHistogram as DurationHistogram,
 )
 
 ORDERS_0 = TopicPartition("orders", 0)

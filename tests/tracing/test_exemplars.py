@@ -13,9 +13,15 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from reactive_kafka import App, Batch
+from reactive_kafka import App, Batch, IncomingSettings
 from reactive_kafka.testing import TestApp
+from reactive_kafka.tracing.attributes import LinkedRecord
+from reactive_kafka.tracing.call_spans import CallSpans
+from reactive_kafka.tracing.channel_watch import CallWatch
+from reactive_kafka.tracing.clusters import ClusterAttributes
+from reactive_kafka.tracing.tracer import Tracing
 from tests.app.helpers import in_virtual_time, make_app, running, send, until
+from tests.observe.samples import DurationHistogram
 from tests.tracing.helpers import Spans, context_of, provided
 
 
@@ -64,6 +70,46 @@ async def test_a_slow_call_is_found_by_its_bucket(shape: str, spans: Spans) -> N
 
 
 @in_virtual_time
+async def test_a_late_record_is_found_by_its_delay_and_its_age(spans: Spans) -> None:
+    app = make_app()
+
+    @app.incoming("orders")
+    async def handler(value: int) -> None:
+        await asyncio.sleep(20)
+
+    async with running(app) as test:
+        await send(test, 1, 2)
+        await test.settled(60)
+        *_, delay = exemplars(test, "delivery_delay_seconds")
+        ages = exemplars(test, "record_age_seconds")
+    calls = spans.of("process orders")
+    assert (delay.labels["le"], delay.exemplar.labels) == ("30.0", ids(calls[1]))
+    assert delay.exemplar.value == pytest.approx(20, abs=1)
+    assert [(age.labels["le"], age.exemplar.labels) for age in ages] == [
+        ("30.0", ids(calls[0])),
+        ("60.0", ids(calls[1])),
+    ]
+
+
+@in_virtual_time
+async def test_a_batch_is_found_by_the_age_of_its_first_record(spans: Spans) -> None:
+    app = make_app(batch_max_wait="1s")
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[int]) -> None:
+        await asyncio.sleep(20)
+
+    async with running(app) as test:
+        await send(test, 1)
+        await asyncio.sleep(0.5)
+        await send(test, 2)
+        await test.settled(60)
+        (age,) = exemplars(test, "record_age_seconds")
+    assert age.exemplar.labels == ids(spans.only("process orders"))
+    assert age.exemplar.value == pytest.approx(21, abs=0.2)
+
+
+@in_virtual_time
 async def test_a_call_that_fails_is_found_too(spans: Spans) -> None:
     app = make_app(failure_strategy="ignore")
 
@@ -75,7 +121,30 @@ async def test_a_call_that_fails_is_found_too(spans: Spans) -> None:
         await send(test, 1)
         await test.settled()
         (found,) = exemplars(test, "handler_duration_seconds")
+        assert exemplars(test, "record_age_seconds") == []
     assert found.exemplar.labels == ids(spans.only("process orders"))
+
+
+def test_a_spark_batch_is_found_by_how_long_it_took(spans: Spans) -> None:
+    settings = IncomingSettings(name="clicks", topics=("clicks",), group_id="billing")
+    watch = CallWatch(
+        CallSpans(Tracing(spans.tracer), settings, ClusterAttributes("localhost:9092"))
+    )
+    durations = DurationHistogram()
+    records: list[LinkedRecord] = []
+    with watch.of_many(["clicks"], 5, records, 1, durations, lambda: 45.0):
+        assert durations.exemplars == {}
+    with (
+        pytest.raises(ValueError, match="bad"),
+        watch.of_many(["clicks"], 5, records, 1, durations, lambda: 0.7),
+    ):
+        raise ValueError("bad")
+    kept = [durations.exemplars[bucket] for bucket in sorted(durations.exemplars)]
+    calls = spans.of("process clicks")
+    assert [(one.duration_s, one.span_id) for one in kept] == [
+        (0.7, context_of(calls[1]).span_id),
+        (45.0, context_of(calls[0]).span_id),
+    ]
 
 
 @in_virtual_time

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.delivery.ages import RecordTimes
 from reactive_kafka.delivery.current import RecordPlace, itself
 from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.delivery.lanes.queue import LaneQueue
@@ -201,6 +202,8 @@ class WorkerSetup:
     exit: Callable[[BaseException], None]
     store_plans: StorePlans
     totals: HandlerTotals = field(default_factory=HandlerTotals)
+    # Delays and ages of its records.
+    times: RecordTimes = field(default_factory=RecordTimes)
     # Returns True while every task is being cancelled, as at the end of ``asyncio.run``.
     is_ending: Callable[[], bool] = lambda: False
     # Returns the trackers of the partitions that hold records, if the application may keep

@@ -111,7 +111,11 @@ def share_after(share: float, progress: JobProgress) -> float:
 
 
 class Ledger:
-    """The batches of one channel. Its mode is ``records`` or ``ranges``."""
+    """The batches of one channel. Its mode is ``records`` or ``ranges``.
+
+    Attributes:
+        durations: How long the runs took.
+    """
 
     def __init__(self, channel: str, mode: str) -> None:
         self._channel = channel
@@ -119,7 +123,7 @@ class Ledger:
         self._running: list[BatchRun] = []
         self._last: deque[BatchRun] = deque(maxlen=KEPT_BATCHES)
         self._outcomes: dict[str, int] = {"ok": 0, "failed": 0, "cancelled": 0, "lost": 0}
-        self._durations = DurationHistogram()
+        self.durations = DurationHistogram()
         self._batch_records = 0
         self._rejected = 0
         self._bisection_jobs = 0
@@ -143,7 +147,7 @@ class Ledger:
         run.ended_at = wall
         self._last.append(run)
         self._outcomes[outcome] += 1
-        self._durations.observe(run.took_s)
+        self.durations.observe(run.took_s)
         self._rejected += run.rejected
         return run.facts(now)
 
@@ -156,7 +160,7 @@ class Ledger:
             reason=reason,
             mode=self._mode,
             jobs=dict(self._outcomes),
-            job_durations=self._durations,
+            job_durations=self.durations,
             batch_records=self._batch_records,
             tasks={
                 "active": tasks.tasks_active,

@@ -300,7 +300,12 @@ class SparkRunner:
         if self.source is None:
             linked = _linked_records(parts)
         topics = {batch_range.topic for batch_range in run.ranges}
-        return self.watch.of_many(topics, run.records, linked, run.attempt)
+
+        def took_s() -> float:
+            return 0.0 if run.started is None else self.clock.monotonic() - run.started
+
+        durations = self._ledger.durations
+        return self.watch.of_many(topics, run.records, linked, run.attempt, durations, took_s)
 
     @contextmanager
     def _reporting_progress(self, run: BatchRun) -> Iterator[None]:
