@@ -6,10 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from reactive_kafka import (
     App,
@@ -20,8 +19,6 @@ from reactive_kafka import (
     TopicPartition,
     TransientBrokerError,
 )
-from reactive_kafka.broker.memory.broker import AssignmentKind
-from reactive_kafka.channel.until_end import is_done_by_group
 from reactive_kafka.events import RangeBeyondEnd
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
@@ -40,6 +37,9 @@ RETRIES = {
     "failure_strategy": "delayed-retry-topic",
     "delayed_retry": {"topics": ["orders_retry_1000", "orders_retry_60000"]},
 }
+
+
+AssignmentKind = Literal["eager", "cooperative"]
 
 
 async def run_to_its_end(
@@ -658,22 +658,6 @@ async def test_it_ends_where_each_record_is_larger_than_the_bytes_in_flight() ->
     assert await run_to_its_end(app, broker, within_s=30) == 0
     assert sorted(seen) == [(partition, offset) for partition in (0, 1) for offset in range(50)]
     await broker.close()
-
-
-Positions = dict[TopicPartition, int]
-MARKS = st.dictionaries(st.builds(tp, st.integers(0, 3)), st.integers(0, 5))
-
-
-@given(ends=MARKS, beginnings=MARKS, stored=MARKS, reset=st.sampled_from(["earliest", "latest"]))
-def test_the_group_is_done_when_no_record_before_an_end_is_left(
-    ends: Positions, beginnings: Positions, stored: Positions, reset: str
-) -> None:
-    committed = {one: Committed(stored[one]) if one in stored else None for one in ends}
-    left = 0
-    for one, end in ends.items():
-        begins = stored.get(one, beginnings.get(one, 0) if reset == "earliest" else end)
-        left += max(0, end - begins)
-    assert is_done_by_group(ends, beginnings, committed, reset) is (left == 0)
 
 
 @pytest.mark.parametrize("assignment", ["eager", "cooperative"])

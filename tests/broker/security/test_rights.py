@@ -10,16 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
-import click
 import pytest
 from aiokafka import AIOKafkaProducer
 
 from reactive_kafka import App, Message, TopicPartition
-from reactive_kafka.cli.commands import commands
-from reactive_kafka.cli.connect_report import ConnectReport, report_of
 from tests.broker.hazards.faults import until
 from tests.broker.security.guarded import Guarded, Right
 from tests.broker.security.service import QUICKLY, Service
+from tests.cli.connecting import connect_report
 
 pytestmark = pytest.mark.kafka
 
@@ -395,28 +393,24 @@ async def test_a_declared_topic_is_created_once_the_right_create_is_granted(
     @app.incoming("orders")
     async def handle(message: Message[bytes]) -> None: ...
 
-    def connects() -> ConnectReport:
-        with click.Context(commands):
-            return asyncio.run(report_of(app.settings, app.plan))
-
     app.configure(())
     create = ("CREATE", "TOPIC", topic)
     needed = [("READ", "TOPIC", topic), ("WRITE", "TOPIC", topic), ("READ", "GROUP", topic)]
     guarded.grant(USER, needed)
     try:
-        found = await asyncio.to_thread(connects)
+        found = await asyncio.to_thread(connect_report, app)
         assert (len(found.problems), found.created) == (2, [])
         assert all(NO_CREATE in problem for problem in found.problems)
         async with app:
             await until(lambda: NO_CREATE in reasons(app), "readiness names the right", 20.0)
             assert app.health().live.is_up
             guarded.grant(USER, [create])
-            found = await asyncio.to_thread(connects)
+            found = await asyncio.to_thread(connect_report, app)
             # The application may have created them by now.
             assert found.problems == []
             await until(lambda: len(app.channel("orders").assignment) == 3, "it reads", 30.0)
             await until(lambda: app.health().ready.is_up, "it is ready", 20.0)
-        found = await asyncio.to_thread(connects)
+        found = await asyncio.to_thread(connect_report, app)
         assert (found.problems, found.created) == ([], [])
     finally:
         guarded.withdraw(USER, [*needed, create])
