@@ -104,13 +104,8 @@ DOORS: dict[str, set[str]] = {
 }
 """Library -> the only modules, or rooms, that import it."""
 
-MESSAGES_OF_AIOKAFKA = ("aiokafka.protocol", "aiokafka.coordinator")
-FETCHES = {
-    "broker.aiokafka.connection_patches",
-    "broker.aiokafka.fetch_client",
-    "broker.aiokafka.fetched",
-}
-"""What still fetches with the messages of aiokafka, which change between its versions."""
+MESSAGES_OF_AIOKAFKA = ("aiokafka.protocol", "aiokafka.coordinator", "aiokafka.consumer")
+"""What changes between the versions of aiokafka."""
 
 ONLY_INSIDE_FUNCTIONS = {
     "confluent_kafka",
@@ -266,9 +261,9 @@ def test_a_library_has_one_door(library: str) -> None:
     assert {user for user in users if not is_within(user, DOORS[library])} == set()
 
 
-def test_requests_other_than_fetches_come_from_our_own_definitions() -> None:
+def test_no_request_and_no_part_of_a_consumer_is_aiokafkas() -> None:
     users = {found.by for found in imports() if found.of.startswith(MESSAGES_OF_AIOKAFKA)}
-    assert {user for user in users if not is_within(user, FETCHES)} == set()
+    assert users == set()
 
 
 def test_what_is_heavy_or_optional_is_imported_inside_functions_only() -> None:

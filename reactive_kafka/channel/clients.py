@@ -25,7 +25,7 @@ from reactive_kafka.channel.client_roles import ClientRole, is_exact, starts_of
 from reactive_kafka.channel.record_handling import RecordHandling
 from reactive_kafka.channel.session_signals import ChannelSignals, ClientSignals
 from reactive_kafka.channel.totals import ChannelTotals
-from reactive_kafka.client_metrics.consumer_points import ReadPartition
+from reactive_kafka.client_metrics.consumer_points import ConsumedPartition
 from reactive_kafka.client_metrics.metrics_pusher import MetricsPusher
 from reactive_kafka.commit.commit_engine import CommitEngine
 from reactive_kafka.commit.committer import Committer
@@ -138,9 +138,9 @@ class ChannelConsumer:
             facts=facts if role.name == self._context.channel else None,
         )
 
-    def _read_partitions(self) -> list[ReadPartition]:
+    def _read_partitions(self) -> list[ConsumedPartition]:
         return [
-            ReadPartition(partition.id, partition.live.position, partition.log.end)
+            ConsumedPartition(partition.id, partition.live.position, partition.log.end)
             for partition in self.table
             if partition.live is not None
         ]

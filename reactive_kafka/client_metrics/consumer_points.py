@@ -30,7 +30,7 @@ _OUR_NAMES = {
 """The name of a metric in ``/metrics`` -> its name for brokers. Histograms are not pushed."""
 
 
-class ReadPartition(NamedTuple):
+class ConsumedPartition(NamedTuple):
     """One partition that a client reads."""
 
     partition: TopicPartition
@@ -62,7 +62,7 @@ class ConsumerPoints:
             self._counts = counts
 
     def measured(
-        self, partitions: Sequence[ReadPartition], assigned: int, now: float
+        self, partitions: Sequence[ConsumedPartition], assigned: int, now: float
     ) -> Iterator[Point]:
         """Return the points of the client. Averages are those since the last call.
 
@@ -99,7 +99,7 @@ def _latency(name: str, latencies: Latencies) -> Iterator[Point]:
         yield _kafkas(f"{name}.max", window.longest_s * 1000)
 
 
-def _lags(partitions: Iterable[ReadPartition]) -> Iterator[Point]:
+def _lags(partitions: Iterable[ConsumedPartition]) -> Iterator[Point]:
     """Return how many records are left to read: Kafka's lag begins at the position."""
     longest = None
     for (topic, number), position, log_end in partitions:

@@ -14,8 +14,8 @@ from reactive_kafka.broker.client import RebalanceListener
 from reactive_kafka.broker.client_metrics import MetricsReceiver, MetricsSubscription
 from reactive_kafka.broker.error_codes import error_code
 from reactive_kafka.client_metrics.consumer_points import (
+    ConsumedPartition,
     ConsumerPoints,
-    ReadPartition,
     our_points,
     wants_ours,
 )
@@ -54,7 +54,7 @@ class MetricsPusher:
         labels: Mapping[str, str],
         clock: Clock,
         *,
-        partitions: Callable[[], Sequence[ReadPartition]],
+        partitions: Callable[[], Sequence[ConsumedPartition]],
         assigned: Callable[[], int],
         facts: Callable[[], ChannelFacts] | None,
     ) -> None:

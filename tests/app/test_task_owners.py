@@ -78,6 +78,8 @@ AWAITED = {
     "control.operator_actions._in_time": "the answer says what it raises",
     "control.replays.start": "the replay's state says what it raises",
     "http.fact_stream.__call__": "waited for there",
+    "broker.consumer.fetching.node_fetcher.__init__": "the next poll raises it",
+    "broker.consumer.fetching.node_fetcher._start": "the next poll raises it",
     "broker.consumer.membership.static_assignment._pass_on": "the next poll raises it",
     "broker.aiokafka.cluster_queries.anybody_answers": "waited for there",
     "broker.aiokafka.moved_brokers.answers_soon": "waited for there",

@@ -15,8 +15,11 @@ from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.protocol.fetch import FetchRequest
 
 from reactive_kafka import TopicPartition
-from reactive_kafka.broker.aiokafka.fetched.fetch_size import SMALL as SMALL_PORTION
-from reactive_kafka.broker.aiokafka.fetched.prefetch import FULL
+from reactive_kafka.broker.consumer.fetching import fetch_plan
+from reactive_kafka.broker.consumer.fetching.fetch_size import SMALL as SMALL_PORTION
+from reactive_kafka.broker.consumer.fetching.node_fetch import NodeFetch, PreparedFetch
+from reactive_kafka.broker.consumer.fetching.prefetch import FULL
+from reactive_kafka.broker.consumer.fetching.response_decoding import FetchAnswer
 from tests.broker.contract import group
 from tests.broker.hazards.faults import until
 from tests.broker.members import PATIENCE_S, Member, fill, joined
@@ -35,19 +38,19 @@ class Fetches:
     """What a consumer's fetches were answered with, as far as its fetcher is told."""
 
     def __init__(self, consumer: Any) -> None:
-        self._client = consumer.client._client
-        self.answers: list[Any] = []
+        self._client = consumer.client
+        self.answers: list[FetchAnswer] = []
         # Fetches that were to wait for nothing.
         self.hurried = 0
-        sparing = consumer.client._fetcher._client
-        look = sparing._note
+        answers = consumer.fetcher.answers
+        take = answers.take
 
-        def keeps(request: Any, answer: Any) -> None:
+        def keeps(fetch: NodeFetch, answer: FetchAnswer, now: float) -> Any:
             self.answers.append(answer)
-            self.hurried += not request._max_wait_ms
-            look(request, answer)
+            self.hurried += not fetch.limits.max_wait_ms
+            return take(fetch, answer, now)
 
-        sparing._note = keeps
+        answers.take = keeps
 
     @property
     def codes(self) -> set[int]:
@@ -62,12 +65,7 @@ class Fetches:
     def named_since(self, count: int) -> set[int]:
         """The partitions that were told of in the answers behind the first *count*."""
         told = self.answers[count:]
-        return {
-            number
-            for answer in told
-            for _, partitions in answer.topics
-            for number, *_ in partitions
-        }
+        return {row.partition.partition for answer in told for row in answer.partitions}
 
     def under_way(self) -> list[Any]:
         """The fetches that are not answered."""
@@ -75,7 +73,10 @@ class Fetches:
             one for (_, kind), one in self._client._conns.items() if kind is ConnectionGroup.DEFAULT
         ]
         return [
-            asked for one in found for _, asked, _ in one._requests if hasattr(asked, "session")
+            asked
+            for one in found
+            for _, asked, _ in one._requests
+            if isinstance(asked, PreparedFetch)
         ]
 
     def held(self) -> set[int]:
@@ -88,7 +89,9 @@ async def in_session(member: Member) -> Fetches:
     fetches = Fetches(member.consumer)
     async with asyncio.timeout(PATIENCE_S):
         while not (
-            fetches.answers and fetches.answers[-1].session_id and not fetches.answers[-1].topics
+            fetches.answers
+            and fetches.answers[-1].session_id
+            and not fetches.answers[-1].partitions
         ):
             await member.consumer.poll(dict.fromkeys(member.owned, 10), 0.2)
     return fetches
@@ -152,8 +155,8 @@ async def test_the_ends_of_logs_stand_where_answers_leave_them_out(
     await fill(cluster, topic, {0: ["a", "b", "c"], 1: ["d", "e"]})
 
     def ends(member: Member) -> dict[int, int | None]:
-        owned = member.consumer.owned  # type: ignore[attr-defined]
-        return {one.partition: owned.end_of(state) for one, state in owned.states().items()}
+        states = member.consumer._reads.states  # type: ignore[attr-defined]
+        return {one.partition: state.end(read_committed=False) for one, state in states.items()}
 
     async with joined(cluster, topic, group) as member:
         await member.until_assigned(2)
@@ -310,13 +313,13 @@ async def test_the_next_fetch_comes_while_the_last_of_the_one_before_is_read(
 
 
 async def test_partitions_that_are_wanted_do_not_wait_for_what_came_of_others(
-    cluster: KafkaTestCluster, group: str
+    cluster: KafkaTestCluster, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # How old what it holds is before it asks again.
+    monkeypatch.setattr(fetch_plan, "HELD_S", 60.0)
     topic = await cluster.create_topic(20)
     await backlog(cluster, topic, 20)
     async with joined(cluster, topic, group, properties=SMALL) as member:
-        # How old what it holds is before it asks again.
-        member.consumer.client._fetcher._prefetch_backoff = 60.0
         await member.until_assigned(20)
         seen = set[TopicPartition]()
         while seen < member.owned:
@@ -324,14 +327,14 @@ async def test_partitions_that_are_wanted_do_not_wait_for_what_came_of_others(
 
 
 async def test_while_polls_get_what_they_want_and_much_is_held_no_more_is_fetched(
-    cluster: KafkaTestCluster, group: str
+    cluster: KafkaTestCluster, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fetch_plan, "HELD_S", 60.0)
     topic = await cluster.create_topic(20)
     # Batches, of which a fetch brings four: what of one is left nobody counts.
     for _ in range(5):
         await backlog(cluster, topic, 20, 12)
     async with joined(cluster, topic, group, properties=SMALL) as member:
-        member.consumer.client._fetcher._prefetch_backoff = 60.0
         await member.until_assigned(20)
         fetches, taken = Fetches(member.consumer), 0
         while taken < 30:
@@ -341,10 +344,7 @@ async def test_while_polls_get_what_they_want_and_much_is_held_no_more_is_fetche
             # More than a fetch takes that is not to wait.
             await asyncio.sleep(0.02)
         (answer,) = fetches.answers
-        assert (
-            sum(len(content) for _, partitions in answer.topics for *_, content in partitions)
-            > FULL * 200_000
-        )
+        assert sum(len(row.content) for row in answer.partitions) > FULL * 200_000
 
 
 async def test_a_partition_with_a_backlog_does_not_wait_for_many_that_have_nothing(
@@ -375,11 +375,12 @@ async def test_of_many_partitions_with_a_backlog_little_is_held_of_each(
             wanted.setdefault(number, []).extend(some)
     async with joined(cluster, topic, group, properties={"fetch_max_bytes": 500_000}) as member:
         await member.until_assigned(40)
-        fetches, held = Fetches(member.consumer), member.consumer.client._fetcher._records
+        fetches = Fetches(member.consumer)
+        held = member.consumer._reads.held  # type: ignore[attr-defined]
         async with asyncio.timeout(30):
             while len(held) < 40:
                 await member.consumer.poll({}, 0.1)
-        held_bytes = sum(one._partition_records._records.size_in_bytes() for one in held.values())
+        held_bytes = sum(state.piece.size for state in held.values())
         # All of it is 14 MB.
         assert held_bytes < 2_500_000 + 40 * max(SMALL_PORTION, records * size + 1_000)
         # Where batches do not fit in portions, each partition needs one of its own.

@@ -35,13 +35,13 @@ async def rested(member: Member) -> None:
     """
     consumer = member.consumer
     assert isinstance(consumer, AiokafkaConsumer)
-    sent, since = consumer.client._fetcher._pending_tasks, time.monotonic()
-    tasks = set(sent)
+    sent, since = consumer.fetcher._in_flight, time.monotonic()
+    tasks = set(sent.values())
     async with asyncio.timeout(PATIENCE_S):
         while time.monotonic() - since < RESTED_S:
             await consumer.poll(dict.fromkeys(member.owned, 10), 0.2)
-            if sent != tasks:
-                tasks, since = set(sent), time.monotonic()
+            if set(sent.values()) != tasks:
+                tasks, since = set(sent.values()), time.monotonic()
 
 
 async def took_s(event: Callable[[], Awaitable[object]]) -> float:

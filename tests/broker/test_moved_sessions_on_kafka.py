@@ -98,9 +98,7 @@ async def test_a_partition_whose_leader_moves_is_read_in_the_session_of_the_next
             wanted = {(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0), (2, 1)}
             await until(lambda: set(seen) == wanted, "all are read", 60)
             assert (
-                connector.made[-1].client._client.cluster.leader_for_partition(
-                    TopicPartition(topic, 0)
-                )
+                connector.made[-1].client.cluster.leader_for_partition(TopicPartition(topic, 0))
                 == 1
             )
             assert len(fetches.under_way()) == 1
@@ -124,19 +122,19 @@ async def test_a_follower_in_the_same_rack_is_read_in_a_session_of_its_own(
         await until(
             lambda: len(app.channel("orders").assignment) == 2, "all are assigned", REBALANCED_S
         )
-        fetcher = connector.made[-1].client._fetcher
+        consumer = connector.made[-1]
+        states = consumer._reads.states
         await until(
-            lambda: {node for node, _ in fetcher._preferred_read_replica.values()} == {2},
-            "it is named",
+            lambda: [state.replica for state in states.values()] == [2, 2],
+            "it is named for both",
             30,
         )
-        await until(lambda: len(fetcher._preferred_read_replica) == 2, "for both", 30)
         fetches = Fetches(connector.made[-1])
         for round in range(2):
             for number in range(2):
                 await send(servers, topic, number)
             await until(lambda: len(seen) == 2 * round + 2, "all are read", 30)  # noqa: B023
         assert sorted(seen) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-        assert fetcher._client.was_answered(2)
+        assert consumer.fetcher.was_answered(2)
         assert fetches.sessions[-1] > 0
         assert fetches.codes == {0}

@@ -60,7 +60,7 @@ async def test_no_record_is_ever_asked_for(
     def fetches() -> int:
         lines = [record.getMessage() for record in caplog.records if record.name == "aiokafka.conn"]
         # Requests are seen at all.
-        assert any("OffsetRequest" in line for line in lines)
+        assert any("ListOffsetsRequest" in line for line in lines)
         return sum("FetchRequest" in line and "OffsetFetch" not in line for line in lines)
 
     plain = KafkaTestCluster(cluster.bootstrap_servers, cluster._admin)

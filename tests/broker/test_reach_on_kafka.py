@@ -194,7 +194,7 @@ async def test_a_member_that_the_group_has_put_out_hears_that_its_partitions_are
         coordinator, member = consumer.owned.coordinator, consumer.owned.group.member
         # Somebody else says so.
         leave = LeaveGroupRequest(coordinator.group_id, member.member_id)
-        await consumer.client._client.send(coordinator.node, leave)
+        await consumer.client.send(coordinator.node, leave)
         await until(lambda: told, "the hook has run")
         # Not by what is assigned: that is ours until the hook's release has ended, and would end
         # the wait at once.

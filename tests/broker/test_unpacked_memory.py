@@ -14,7 +14,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from reactive_kafka.broker.aiokafka.fetched.batch_reader import BatchReader
 from reactive_kafka.broker.aiokafka.fetched.unpacking import TooLargeError, Unpacker
 from reactive_kafka.errors import CorruptRecordError
-from tests.broker.hazards.test_record_batches import PARTITION, READ_UNCOMMITTED, Piece
+from tests.broker.hazards.test_record_batches import PARTITION, Piece
 
 MOST_BYTES = 16 << 20
 TIMES = 12
@@ -47,10 +47,7 @@ async def tried(piece: Piece) -> CorruptRecordError:
     """Read the piece once, as a poll does that is answered with it again; returns the error, which
     is kept.
     """
-    theirs = piece.read_by(READ_UNCOMMITTED, 0)
-    reader = BatchReader(
-        PARTITION, theirs, piece.content, Unpacker(MOST_BYTES), read_committed=False
-    )
+    reader = BatchReader(PARTITION, 0, piece.content, Unpacker(MOST_BYTES), None)
     assert reader.take(10) == []
     assert reader.pending_unpack is not None
     working = asyncio.get_running_loop().run_in_executor(None, reader.pending_unpack)
@@ -76,13 +73,7 @@ async def test_the_memory_of_a_batch_that_is_too_large_does_not_grow_with_each_a
 
 async def test_an_error_of_a_batch_that_is_too_large_holds_no_frames() -> None:
     piece = too_large()
-    reader = BatchReader(
-        PARTITION,
-        piece.read_by(READ_UNCOMMITTED, 0),
-        piece.content,
-        Unpacker(MOST_BYTES),
-        read_committed=False,
-    )
+    reader = BatchReader(PARTITION, 0, piece.content, Unpacker(MOST_BYTES), None)
     assert reader.take(10) == []
     assert reader.pending_unpack is not None
     working = asyncio.get_running_loop().run_in_executor(None, reader.pending_unpack)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import TopicPartition
-from reactive_kafka.client_metrics.consumer_points import ReadPartition
+from reactive_kafka.client_metrics.consumer_points import ConsumedPartition
 from reactive_kafka.client_metrics.metrics_pusher import LAST_PUSH_S, MetricsPusher
 from reactive_kafka.client_metrics.push_schedule import UNANSWERED
 from reactive_kafka.clock import Clock
@@ -28,9 +28,9 @@ from tests.observe.samples import channel
 
 KAFKAS = "org.apache.kafka.consumer"
 READ = [
-    ReadPartition(TopicPartition("orders", 0), 10, 25),
-    ReadPartition(TopicPartition("orders", 1), 3, 3),
-    ReadPartition(TopicPartition("orders", 2), 3, None),
+    ConsumedPartition(TopicPartition("orders", 0), 10, 25),
+    ConsumedPartition(TopicPartition("orders", 1), 3, 3),
+    ConsumedPartition(TopicPartition("orders", 2), 3, None),
 ]
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import aiokafka
 import pytest
+from aiokafka.client import AIOKafkaClient
 
-from reactive_kafka.broker.aiokafka.client_arguments import OUR_PROPERTIES
+from reactive_kafka.broker.aiokafka.client_arguments import OF_CONSUMERS
 from reactive_kafka.config.client_properties import CONSUMER, PRODUCER, PROPERTIES, REFUSED, SIDES
 from tests.config.loading import incoming, loaded, only_problem, outgoing
 
@@ -33,12 +34,12 @@ def producer(**properties: Any) -> dict[str, Any]:
 def test_every_property_comes_out_as_a_keyword_of_aiokafka_or_of_the_tls_context() -> None:
     tls = {name for name in SIDES if name.startswith("ssl_")}
     for side, client in (
-        (CONSUMER, aiokafka.AIOKafkaConsumer),
+        (CONSUMER, AIOKafkaClient),
         (PRODUCER, aiokafka.AIOKafkaProducer),
     ):
         keywords = inspect.signature(client.__init__).parameters.keys()
         ours = {name for name, sides in SIDES.items() if side <= sides}
-        assert ours - tls - {*OUR_PROPERTIES} <= keywords
+        assert ours - tls - OF_CONSUMERS <= keywords
 
 
 def test_every_keyword_of_aiokafka_is_a_property_a_key_of_ours_or_refused() -> None:

@@ -17,23 +17,39 @@ T = TypeVar("T")
 CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "session_timeout_ms": 45_000,
     "heartbeat_interval_ms": 3_000,
-    # The client's default is the session timeout: members would be removed while draining (H10).
+    # If it were as short as a session, members would be removed while draining.
     "rebalance_timeout_ms": 60_000,
     "metadata_max_age_ms": 30_000,
     "fetch_max_wait_ms": 500,
-    # The client's default is 50 MB. So much would be read long after it came, from newly allocated
+    # Kafka's default is 50 MB. So much would be read long after it came, from newly allocated
     # memory. And two answers are held: one is being read while the next one comes.
     "fetch_max_bytes": 8_000_000,
-    # The client's default is 200. Its fetcher then checks for work, though it is woken for any.
-    "consumer_timeout_ms": 5_000,
-}
-CONSUMER_FIXED: Mapping[str, Any] = {
-    # We decide what is committed and where reading begins, not the client (H12).
-    "enable_auto_commit": False,
-    "auto_offset_reset": "none",
 }
 OUR_PROPERTIES = ("group_protocol", "assignor", "assignors", "enable_metrics_push")
 """Properties that aiokafka does not have."""
+OF_CONSUMERS = frozenset(
+    {
+        *OUR_PROPERTIES,
+        "auto_commit_interval_ms",
+        "auto_offset_reset",
+        "check_crcs",
+        "client_rack",
+        "enable_auto_commit",
+        "exclude_internal_topics",
+        "fetch_max_bytes",
+        "fetch_max_wait_ms",
+        "fetch_min_bytes",
+        "group_instance_id",
+        "heartbeat_interval_ms",
+        "isolation_level",
+        "max_partition_fetch_bytes",
+        "max_poll_interval_ms",
+        "max_poll_records",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    }
+)
+"""Properties of our consumers and of their channels. Connections do not have them."""
 
 
 def client_arguments(properties: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -1,12 +1,11 @@
-"""Calls of aiokafka's clients: with a deadline, and with our errors and partitions."""
+"""Calls of aiokafka's clients: with a deadline, and with our errors."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Mapping
-from typing import Any, TypeVar
+from collections.abc import Awaitable
+from typing import TypeVar
 
-import aiokafka
 import aiokafka.errors as kafka_errors
 
 from reactive_kafka.broker.aiokafka.client_log import as_ours
@@ -14,7 +13,6 @@ from reactive_kafka.broker.aiokafka.error_translation import translate
 from reactive_kafka.errors import (
     TransientBrokerError,
 )
-from reactive_kafka.records import TopicPartition
 
 T = TypeVar("T")
 CALL_DEADLINE_S = 5.0
@@ -39,16 +37,3 @@ async def within(deadline_s: float, call: Awaitable[T], doing: str, *, is_write:
         raise translate(error, is_write=is_write) from error
     except OSError as error:
         raise TransientBrokerError(f"{doing}: {error}") from error
-
-
-def as_aiokafka(partitions: Collection[TopicPartition]) -> list[Any]:
-    """Return the same partitions as aiokafka's type."""
-    return [aiokafka.TopicPartition(*partition) for partition in partitions]
-
-
-def by_partition(answers: Mapping[Any, T]) -> dict[TopicPartition, T]:
-    """Return the same mapping with our partitions as keys."""
-    return {
-        TopicPartition(partition.topic, partition.partition): answer
-        for partition, answer in answers.items()
-    }

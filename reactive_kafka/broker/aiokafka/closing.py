@@ -1,4 +1,4 @@
-"""Closes aiokafka's clients, which may hang, raise, or leave tasks behind (H6)."""
+"""Closes aiokafka's clients, which may hang, raise, or leave tasks behind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-import aiokafka
+from aiokafka.client import AIOKafkaClient
 
 STOP_DEADLINE_S = 5.0
 CLOSE_DEADLINE_S = 2.0
@@ -37,12 +37,6 @@ async def cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
                 task.exception()
 
 
-async def close(client: aiokafka.AIOKafkaConsumer) -> None:
-    """Close all tasks and sockets of a client, which may be half connected."""
-    await finish(client.stop(), STOP_DEADLINE_S)
-    # A client without a group has a coordinator, too, with this task.
-    tasks = [getattr(client._coordinator, "_reset_committed_task", None)]
-    if client._fetcher is not None:
-        tasks += [client._fetcher._fetch_task, *client._fetcher._pending_tasks]
-    await cancel([task for task in tasks if task is not None and not task.done()])
-    await finish(client._client.close(), CLOSE_DEADLINE_S)
+async def close(client: AIOKafkaClient) -> None:
+    """Close the tasks and sockets of a client, which may be half connected."""
+    await finish(client.close(), CLOSE_DEADLINE_S)

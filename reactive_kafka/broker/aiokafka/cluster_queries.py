@@ -1,4 +1,4 @@
-"""Queries of topics, logs and leaders, through an aiokafka consumer."""
+"""Queries of topics, logs and leaders, through aiokafka's client."""
 
 from __future__ import annotations
 
@@ -6,15 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
-import aiokafka
-
-from reactive_kafka.broker.aiokafka.client_calls import (
-    CALL_DEADLINE_S,
-    as_aiokafka,
-    by_partition,
-    within,
-)
+from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, within
 from reactive_kafka.broker.aiokafka.closing import cancel
+from reactive_kafka.broker.aiokafka.log_offsets import EARLIEST, LATEST, UNKNOWN_OFFSET, log_offsets
 from reactive_kafka.broker.aiokafka.metadata_requests import ask_metadata
 from reactive_kafka.broker.aiokafka.topic_ids import TopicIdQuestion, topic_ids, topic_ids_of_all
 from reactive_kafka.errors import BrokerError, TransientBrokerError
@@ -22,16 +16,18 @@ from reactive_kafka.records import TopicIds, TopicPartition
 
 
 class KafkaQueries:
-    """The base of clients that ask the brokers through an aiokafka consumer."""
+    """The base of clients that ask the brokers through an ``AIOKafkaClient``."""
 
     # How long an answer is waited for.
     deadline_s = CALL_DEADLINE_S
-    _client: aiokafka.AIOKafkaConsumer | None = None
+    # A number of Kafka's, for the ends of logs.
+    _isolation_level = 0
+    _client: Any = None
     _id_question: TopicIdQuestion | None = None
 
     @property
-    def client(self) -> aiokafka.AIOKafkaConsumer:
-        """The connected consumer. TransientBrokerError: it has not started."""
+    def client(self) -> Any:
+        """The connected ``AIOKafkaClient``. TransientBrokerError: it has not started."""
         if self._client is None:
             raise TransientBrokerError("the client is not started")
         return self._client
@@ -42,7 +38,7 @@ class KafkaQueries:
         return self._client is None
 
     async def topics(self, names: Collection[str] | None = None) -> dict[str, list[TopicPartition]]:
-        client = self.client._client
+        client = self.client
         ask = _all_numbers(client) if names is None else _numbers_of(client, names)
         known = await within(self.deadline_s, ask, "asking for the topics")
         return {
@@ -52,34 +48,41 @@ class KafkaQueries:
 
     async def topic_ids(self, topics: Collection[str], *, of_all: bool = False) -> list[TopicIds]:
         if of_all:
-            return await topic_ids_of_all(self.client._client, topics, self.deadline_s)
+            return await topic_ids_of_all(self.client, topics, self.deadline_s)
         if self._id_question is None or frozenset(topics) != self._id_question.topics:
             self._id_question = TopicIdQuestion(frozenset(topics))
-        return await topic_ids(self.client._client, self._id_question, self.deadline_s)
+        return await topic_ids(self.client, self._id_question, self.deadline_s)
 
     async def beginning_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        await self._check_existence(partitions)
-        ask = self.client.beginning_offsets(as_aiokafka(partitions))
-        return by_partition(await within(self.deadline_s, ask, "asking for the log's beginning"))
+        return await self._log_offsets(
+            dict.fromkeys(partitions, EARLIEST), "asking for the log's beginning"
+        )
 
     async def end_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        await self._check_existence(partitions)
-        ask = self.client.end_offsets(as_aiokafka(partitions))
-        return by_partition(await within(self.deadline_s, ask, "asking for the log's end"))
+        return await self._log_offsets(
+            dict.fromkeys(partitions, LATEST), "asking for the log's end"
+        )
 
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        await self._check_existence(times_ms)
-        ask = self.client.offsets_for_times(
-            {aiokafka.TopicPartition(*tp): max(0, ms) for tp, ms in times_ms.items()}
-        )
-        found = by_partition(await within(self.deadline_s, ask, "asking for offsets by time"))
-        return {partition: None if at is None else at.offset for partition, at in found.items()}
+        times = {partition: max(0, time_ms) for partition, time_ms in times_ms.items()}
+        found = await self._log_offsets(times, "asking for offsets by time")
+        return {
+            partition: None if offset == UNKNOWN_OFFSET else offset
+            for partition, offset in found.items()
+        }
+
+    async def _log_offsets(
+        self, times: Mapping[TopicPartition, int], doing: str
+    ) -> dict[TopicPartition, int]:
+        await self._check_existence(times)
+        ask = log_offsets(self.client, times, self._isolation_level)
+        return await within(self.deadline_s, ask, doing)
 
     async def _check_existence(self, partitions: Collection[TopicPartition]) -> None:
         """Raise TransientBrokerError if one of the partitions does not exist.
@@ -87,7 +90,7 @@ class KafkaQueries:
         The client itself would ask for it again and again. From then on it would also ask for that
         topic alone, so that a pattern found no other.
         """
-        client = self.client._client
+        client = self.client
         unknown = _unknown(client, partitions)
         if not unknown:
             return
@@ -131,21 +134,19 @@ def _unknown(client: Any, partitions: Collection[TopicPartition]) -> list[TopicP
 
 
 async def know_topics(
-    client: aiokafka.AIOKafkaConsumer, topics: Collection[str], stop: Callable[[], Awaitable[None]]
+    client: Any, topics: Collection[str], stop: Callable[[], Awaitable[None]]
 ) -> None:
     """Make a client fetch the metadata of these topics. If that fails, call *stop* and raise."""
     try:
-        await within(CALL_DEADLINE_S, client._client.set_topics(topics), "asking for the topics")
+        await within(CALL_DEADLINE_S, client.set_topics(topics), "asking for the topics")
     except BaseException:
         await stop()
         raise
 
 
-def partitions_of(
-    client: aiokafka.AIOKafkaConsumer, topics: Collection[str]
-) -> set[TopicPartition]:
+def partitions_of(client: Any, topics: Collection[str]) -> set[TopicPartition]:
     """Return the partitions that a client knows of these topics."""
-    known = {topic: client._client.cluster.partitions_for_topic(topic) or () for topic in topics}
+    known = {topic: client.cluster.partitions_for_topic(topic) or () for topic in topics}
     return {TopicPartition(topic, number) for topic, numbers in known.items() for number in numbers}
 
 

@@ -27,9 +27,11 @@ MOST_REASONS = 2
 
 
 async def connect(
-    client: Any, arguments: Mapping[str, Any], close: Callable[[], Awaitable[None]]
+    start: Callable[[], Awaitable[None]],
+    arguments: Mapping[str, Any],
+    close: Callable[[], Awaitable[None]],
 ) -> None:
-    """Start a client of any kind. If it cannot connect, call *close* and raise.
+    """Start a client of any kind with *start*. If it cannot connect, call *close* and raise.
 
     The text of the error has the reasons of the last failed attempts, and those of the *arguments*
     that say where and how to connect. Without *close* the client would log that it was left open.
@@ -47,7 +49,7 @@ async def connect(
     token = start_failures.set(failures)
     log_token = is_ours.set(True)
     try:
-        await within(START_DEADLINE_S, client.start(), "connecting")
+        await within(START_DEADLINE_S, start(), "connecting")
     except BrokerError as error:
         await close()
         is_refused = any(failure.is_refusal for failure in failures)

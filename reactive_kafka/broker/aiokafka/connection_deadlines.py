@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Any
 
-import aiokafka
 from aiokafka.conn import CloseReason
 
-from reactive_kafka.broker.aiokafka.fetched.fetch_session import FetchSession
 from reactive_kafka.broker.aiokafka.pacing import PacedConnections
+from reactive_kafka.broker.consumer.fetching.fetch_session import FetchSession
+from reactive_kafka.broker.consumer.fetching.node_fetch import NodeFetch
 from reactive_kafka.broker.wire.definitions import (
     CONSUMER_GROUP_HEARTBEAT,
     FETCH,
@@ -111,7 +111,7 @@ class ConnectionDeadlines:
         session = FetchSession()
 
         def send_watched(request: Any, expect_response: bool = True) -> Awaitable[Any]:
-            if FETCH.key == request.API_KEY:
+            if isinstance(request, NodeFetch):
                 request.session = session
             if request.API_KEY in JOINING_KEYS:
                 # On a connection of their own.
@@ -136,14 +136,14 @@ class ConnectionDeadlines:
         silence_s = self._silence_s[request.API_KEY]
         waits_s = 0.0
         follows_after_s = inf
-        if FETCH.key == request.API_KEY:
+        if isinstance(request, NodeFetch):
             waits_s = self._fetch_wait_s
             follows_after_s = self._slow_s if self._follows_leaders else inf
         watch = _AnswerWatch(
             self._client, connection, request, number, waits_s, silence_s, follows_after_s
         )
-        if (repeated := getattr(request, "repeated", None)) is not None:
-            repeated.sent_again = watch.begin
+        if isinstance(request, NodeFetch) and request.repeat_wait_ms is not None:
+            request.sent_again = watch.begin
         try:
             response = await answer
         except asyncio.CancelledError:
@@ -269,10 +269,9 @@ class _AnswerWatch:
         """True if another node leads a partition of the fetch, as far as the client knows."""
         cluster = self._client.cluster
         node = (self._connection.host, self._connection.port)
-        for topic, partitions in self._request.topics:
-            for partition, *_ in partitions:
-                leader = cluster.leader_for_partition(aiokafka.TopicPartition(topic, partition))
-                broker = None if leader in (None, -1) else cluster.broker_metadata(leader)
-                if broker is not None and (broker.host, broker.port) != node:
-                    return True
+        for partition in self._request.asked:
+            leader = cluster.leader_for_partition(partition)
+            broker = None if leader in (None, -1) else cluster.broker_metadata(leader)
+            if broker is not None and (broker.host, broker.port) != node:
+                return True
         return False

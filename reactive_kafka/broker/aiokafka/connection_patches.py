@@ -2,7 +2,7 @@
 
 - An attempt to connect remembers why it failed. aiokafka only logs that, and some errors would end
   its tasks.
-- Answers are read in frames, and fetches are encoded by our own code.
+- Answers are read in frames.
 - A closed connection raises KafkaConnectionError under uvloop, too.
 - A refused OAuth token is a failed login.
 """
@@ -18,7 +18,6 @@ from weakref import WeakKeyDictionary
 import aiokafka.conn
 import aiokafka.errors as kafka_errors
 from aiokafka.conn import AIOKafkaConnection, CloseReason
-from aiokafka.protocol import fetch
 
 from reactive_kafka.broker.aiokafka import forked_clients
 from reactive_kafka.broker.aiokafka.connect_failures import (
@@ -28,8 +27,6 @@ from reactive_kafka.broker.aiokafka.connect_failures import (
 )
 from reactive_kafka.broker.aiokafka.credentials import TokenLogin, current
 from reactive_kafka.broker.aiokafka.fetched.frames import FrameProtocol, read_frames
-from reactive_kafka.broker.aiokafka.fetched.request_encoding import build_fetch, encode_fetch
-from reactive_kafka.broker.aiokafka.fetched.response_decoding import VERSIONS
 from reactive_kafka.errors import describe
 
 start_failures: ContextVar[deque[ConnectFailure] | None] = ContextVar(
@@ -108,6 +105,3 @@ AIOKafkaConnection.authenticator_oauth = lambda self: TokenLogin(
 )
 aiokafka.conn.AIOKafkaProtocol = FrameProtocol
 AIOKafkaConnection._read = staticmethod(read_frames)
-fetch.FetchRequest.build = build_fetch
-for _version in VERSIONS:
-    getattr(fetch, f"FetchRequest_v{_version}").encode = encode_fetch

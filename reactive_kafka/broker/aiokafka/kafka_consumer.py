@@ -1,8 +1,8 @@
-"""aiokafka's consumer behind the seam, as a member of a group or as a static assignment.
+"""Our consumer behind the seam, as a member of a group or as a static assignment.
 
-The modules next to this one use private attributes of aiokafka (the package caps its version): what
-it has fetched, and requests that are built by hand. docs/internals.md names each
-trap, H1 to H22, and the test that shows it.
+aiokafka's client has the connections and the metadata. The modules next to this one use private
+attributes of it (the package caps its version). docs/internals.md names each trap of aiokafka, and
+the test that shows it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from collections.abc import Collection, Mapping, Sequence
 from math import inf
 from typing import Any
 
-import aiokafka
+from aiokafka.client import AIOKafkaClient
 
 from reactive_kafka.broker.aiokafka import group_positions
 from reactive_kafka.broker.aiokafka.client_arguments import (
     CONSUMER_DEFAULTS,
-    CONSUMER_FIXED,
+    OF_CONSUMERS,
     client_arguments,
     create_client,
 )
 from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, within
+from reactive_kafka.broker.aiokafka.client_log import as_ours
 from reactive_kafka.broker.aiokafka.closing import close
 from reactive_kafka.broker.aiokafka.cluster_queries import (
     KafkaQueries,
@@ -32,20 +33,21 @@ from reactive_kafka.broker.aiokafka.cluster_queries import (
 )
 from reactive_kafka.broker.aiokafka.connecting import connect, why_away
 from reactive_kafka.broker.aiokafka.connection_deadlines import ConnectionDeadlines
-from reactive_kafka.broker.aiokafka.fetch_client import FetchClient
-from reactive_kafka.broker.aiokafka.fetched.fetch_planning import plan_fetches_quickly
-from reactive_kafka.broker.aiokafka.fetched.record_poller import (
-    MOST_UNPACKED_BYTES,
-    RecordPoller,
-    has_expected_internals,
-)
+from reactive_kafka.broker.aiokafka.fetched.batch_reader import MOST_UNPACKED_BYTES, BatchFormat
 from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests, has_consumer_protocol
-from reactive_kafka.broker.aiokafka.member_partitions import MemberPartitions
 from reactive_kafka.broker.aiokafka.metrics_requests import MetricsRequests
 from reactive_kafka.broker.aiokafka.moved_brokers import MovedBrokers
+from reactive_kafka.broker.aiokafka.node_connections import ClientConnections
 from reactive_kafka.broker.aiokafka.owned_partitions import OwnedPartitions
 from reactive_kafka.broker.client import ByteRoom, Poll, RebalanceListener, Sight, TransactionId
 from reactive_kafka.broker.client_metrics import ClientCounts, MetricsReceiver
+from reactive_kafka.broker.consumer.fetching.fetch_settings import (
+    ISOLATION_LEVELS,
+    FetchSettings,
+)
+from reactive_kafka.broker.consumer.fetching.node_fetcher import NodeFetcher
+from reactive_kafka.broker.consumer.fetching.read_partitions import ReadPartitions
+from reactive_kafka.broker.consumer.fetching.record_poller import RecordPoller
 from reactive_kafka.broker.consumer.membership.classic_group.assignors.named_assignors import (
     DEFAULT_ASSIGNORS,
     assignors_named,
@@ -80,7 +82,7 @@ MAX_POLL_INTERVAL_MS = 300_000
 """Kafka's default of ``max.poll.interval.ms``."""
 
 IDLE_FETCHES_S = 10.0
-"""How long idle fetches may be repeated before aiokafka's fetcher sees an answer again."""
+"""How long idle fetches may be repeated before the fetcher sees an answer again."""
 
 
 class AiokafkaConsumer(KafkaQueries):
@@ -95,11 +97,6 @@ class AiokafkaConsumer(KafkaQueries):
     ) -> None:
         if group_id is None and not isinstance(subscription, Partitions):
             raise ValueError(f"channel {name!r} needs a group_id")
-        self.owned = OwnedPartitions(
-            self,
-            is_static=isinstance(subscription, Partitions),
-            read_committed=properties.get("isolation_level") == "read_committed",
-        )
         self._name = name
         self._subscription = subscription
         self._whole_topics = subscription.whole if isinstance(subscription, Partitions) else ()
@@ -109,55 +106,76 @@ class AiokafkaConsumer(KafkaQueries):
         self._assignor: str | None = self._properties.pop("assignor", None)
         # None: none were named.
         self._assignors: Sequence[str] | None = self._properties.pop("assignors", None)
-        self._fetch_wait_s = float(self._properties["fetch_max_wait_ms"]) / 1000
         # A quarter of the request timeout, which counts from the first time that a fetch is sent.
         request_timeout_ms = float(self._properties.get("request_timeout_ms", 40_000))
         self._idle_fetches_s = min(IDLE_FETCHES_S, request_timeout_ms / 4000)
-        self._poller = RecordPoller(
-            self.owned, self._properties.pop("max_unpacked_bytes", MOST_UNPACKED_BYTES)
+        self._record_format = BatchFormat(
+            self._properties.pop("max_unpacked_bytes", MOST_UNPACKED_BYTES)
         )
-        self._reader = MemberPartitions(self.owned, self._poller.wake)
+        self._connections: ClientConnections | None = None
+        self._fetcher: NodeFetcher | None = None
+        self._reads = ReadPartitions(self._reading_changed, self.wake, self._leader_of)
+        self._poller = RecordPoller(self._reads)
+        self.owned = OwnedPartitions(
+            self._reads,
+            lambda: self.is_closed,
+            is_static=isinstance(subscription, Partitions),
+        )
         self._static: StaticAssignment | None = None
         # The protocol with which the group was joined.
         self._joined_protocol = CLASSIC
         # When the ids of topics were asked for last, and of which topics.
         self._ids_asked: tuple[float, frozenset[str]] = (-inf, frozenset())
         # Set before the client connects, so that stop() also closes a half connected one.
-        self._to_close: aiokafka.AIOKafkaConsumer | None = None
+        self._to_close: AIOKafkaClient | None = None
         self._closing: asyncio.Task[None] | None = None
         self._moved_brokers = MovedBrokers()
         self._counts = ClientCounts()
         # None: the client has not started.
         self._metrics: MetricsRequests | None = None
 
+    @property
+    def fetcher(self) -> NodeFetcher:
+        """Fetches for this consumer. TransientBrokerError: it has not started."""
+        if self._fetcher is None or self.is_closed:
+            raise TransientBrokerError("the client is not started")
+        return self._fetcher
+
     async def start(self, listener: RebalanceListener) -> None:
-        arguments = {**client_arguments(self._properties, self._name), **CONSUMER_FIXED}
-        client = create_client(aiokafka.AIOKafkaConsumer, arguments)
+        try:
+            settings = FetchSettings.of(self._properties, self._idle_fetches_s)
+        except ValueError as error:
+            raise FatalBrokerError(f"the client cannot be made: {error}") from error
+        self._isolation_level = ISOLATION_LEVELS[settings.isolation_level]
+        arguments = {
+            name: value
+            for name, value in client_arguments(self._properties, self._name).items()
+            if name not in OF_CONSUMERS
+        }
+        client = create_client(AIOKafkaClient, arguments)
         self._to_close = client
-        self._metrics = MetricsRequests(client._client, self._counts, self._member_id)
+        self._metrics = MetricsRequests(client, self._counts, self._member_id)
         ConnectionDeadlines(
-            client._client,
+            client,
             session_s=float(self._properties["session_timeout_ms"]) / 1000,
             rebalance_s=float(self._properties["rebalance_timeout_ms"]) / 1000,
-            fetch_wait_s=self._fetch_wait_s,
-            follows_leaders=not self._properties.get("client_rack"),
+            fetch_wait_s=settings.fetch_max_wait_ms / 1000,
+            follows_leaders=not settings.client_rack,
             on_connected=self._metrics.connected,
         )
-        await connect(client, arguments, self.stop)
+        await connect(client.bootstrap, arguments, self.stop)
         if self._whole_topics:
             await know_topics(client, self._subscription.topics, self.stop)
-        self._take_over_fetching(client)
-        # The client reads what we assign, which is nothing as yet.
-        client._subscription.assign_from_user([])
         # With an empty list it asks for the metadata of all topics, for a pattern.
-        client._client.set_topics(list(self._subscription.topics))
+        client.set_topics(list(self._subscription.topics))
         self._client = client
+        self._begin_fetching(client, settings)
         requests = None
         if self._group_id is not None:
-            requests = CoordinatorRequests(client._client, self._group_id)
+            requests = CoordinatorRequests(client, self._group_id)
         self.owned.coordinator = requests
         if isinstance(self._subscription, Partitions):
-            static = StaticAssignment(self._reader, listener)
+            static = StaticAssignment(self._reads, listener)
             known = partitions_of(client, self._whole_topics)
             static.start({*self._subscription.partitions, *known})
             self._static = static
@@ -165,9 +183,32 @@ class AiokafkaConsumer(KafkaQueries):
             self._joined_protocol = await self._protocol_of(client)
             self._join(client, requests, listener)
 
+    def _begin_fetching(self, client: AIOKafkaClient, settings: FetchSettings) -> None:
+        connections = ClientConnections(client)
+        self._connections = connections
+        # Its tasks are ours, also in what the client logs in them.
+        with as_ours():
+            fetcher = NodeFetcher(
+                self._reads,
+                connections,
+                self._record_format,
+                settings,
+                self._poller.records_came,
+                self._counts.fetches,
+            )
+        self._fetcher = fetcher
+        connections.on_metadata(fetcher.metadata_came)
+
+    def _reading_changed(self) -> None:
+        if self._fetcher is not None:
+            self._fetcher.changed()
+
+    def _leader_of(self, partition: TopicPartition) -> int | None:
+        return None if self._connections is None else self._connections.leader_of(partition)
+
     def _join(
         self,
-        client: aiokafka.AIOKafkaConsumer,
+        client: AIOKafkaClient,
         requests: CoordinatorRequests,
         listener: RebalanceListener,
     ) -> None:
@@ -178,19 +219,19 @@ class AiokafkaConsumer(KafkaQueries):
         if self._joined_protocol == CONSUMER:
             consumer_member = ConsumerGroupMember(self._consumer_settings(requests.group_id))
             group = ConsumerGroupMembership(
-                consumer_member, requests, self._reader, max_poll_interval_s
+                consumer_member, requests, self._reads, max_poll_interval_s
             )
         else:
             classic_member = ClassicGroupMember(self._classic_settings(requests.group_id))
             group = ClassicGroupMembership(
-                classic_member, requests, self._reader, max_poll_interval_s
+                classic_member, requests, self._reads, max_poll_interval_s
             )
         self.owned.group = group
-        cluster = client._client.cluster
+        cluster = client.cluster
         group.start(listener, self._topics_to_read(cluster))
         cluster.add_listener(self._metadata_changed)
 
-    async def _protocol_of(self, client: aiokafka.AIOKafkaConsumer) -> str:
+    async def _protocol_of(self, client: AIOKafkaClient) -> str:
         """Return the protocol with which the group is joined.
 
         If a consumer that needs the consumer protocol cannot find out whether the cluster has it,
@@ -201,7 +242,7 @@ class AiokafkaConsumer(KafkaQueries):
         if self._assignors is not None:
             # The consumer protocol would ignore them: there the broker assigns.
             return CLASSIC
-        has_consumer = await has_consumer_protocol(client._client)
+        has_consumer = await has_consumer_protocol(client)
         return CONSUMER if has_consumer else CLASSIC
 
     def _consumer_settings(self, group_id: str) -> ConsumerMemberSettings:
@@ -246,46 +287,29 @@ class AiokafkaConsumer(KafkaQueries):
             return [topic for topic in cluster.topics() if self._subscription.reads(topic)]
         return list(self._subscription.topics)
 
-    def _take_over_fetching(self, client: aiokafka.AIOKafkaConsumer) -> None:
-        """Put our parts between aiokafka's fetcher and its connections."""
-        fetcher = client._fetcher
-        # If one of the private names is gone, nothing may read them: the error would end the
-        # client's task for fetches.
-        is_known = has_expected_internals(client)
-        self._poller.is_fast = is_known
-        fetcher._client = FetchClient(
-            client._client,
-            self._poller.responses.note,
-            self._fetch_wait_s,
-            fetcher if is_known else None,
-            self._idle_fetches_s,
-            self._counts.fetches,
-        )
-        self._poller.responses.fetch_size = plan_fetches_quickly(fetcher)
-
     async def stop(self) -> None:
         client = self._to_close
         self._to_close = None
         self._client = None
         self._moved_brokers.close()
-        self.owned.let_go()
+        self._reads.let_go()
         self._poller.wake()
         if client is not None:
             # In a separate task, so that a caller that is cancelled while it waits leaves nothing
-            # half closed (H6).
+            # half closed.
             self._closing = asyncio.create_task(
                 self._close(client, asyncio.current_task()), name="close a consumer"
             )
         if self._closing is not None:
             await asyncio.shield(self._closing)
 
-    async def _close(
-        self, client: aiokafka.AIOKafkaConsumer, caller: asyncio.Task[Any] | None
-    ) -> None:
+    async def _close(self, client: AIOKafkaClient, caller: asyncio.Task[Any] | None) -> None:
         if self.owned.group is not None:
             await self.owned.group.close(caller)
         if self._static is not None:
             await self._static.close(caller)
+        if self._fetcher is not None:
+            await self._fetcher.close()
         await close(client)
 
     async def poll(
@@ -295,31 +319,29 @@ class AiokafkaConsumer(KafkaQueries):
         most: int | None = None,
         byte_room: ByteRoom | None = None,
     ) -> Poll:
-        fetch_task = self.client._fetcher._fetch_task
-        if fetch_task.done():
-            cause = None if fetch_task.cancelled() else fetch_task.exception()
-            raise TransientBrokerError(f"the client has stopped working: {cause!r}") from cause
+        fetcher = self.fetcher
+        fetcher.raise_errors()
         if self._static is not None:
             self._static.raise_errors()
         if self.owned.group is not None:
             self.owned.group.note_poll()
             self.owned.group.raise_errors()
-        return await self._poller.poll(budgets, timeout_s, most, byte_room)
+        return await self._poller.poll(fetcher, budgets, timeout_s, most, byte_room)
 
     def wake(self) -> None:
         self._poller.wake()
 
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
-        self.owned.start_at(positions)
+        self._reads.start_at(positions)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        self.owned.pause(partitions)
+        self._reads.pause(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        self.owned.resume(partitions)
+        self._reads.resume(partitions)
 
     def positions(self) -> dict[TopicPartition, int]:
-        return self.owned.positions()
+        return self._reads.positions()
 
     def is_member(self) -> bool:
         return self.owned.group is None or self.owned.group.is_member()
@@ -358,7 +380,7 @@ class AiokafkaConsumer(KafkaQueries):
         return self.owned.group.commit_identity().member_id or None
 
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
-        client = self.client._client
+        client = self.client
         topics = self._subscription.topics
         forbidden = client.cluster.unauthorized_topics.intersection(topics)
         missing = {
@@ -366,8 +388,9 @@ class AiokafkaConsumer(KafkaQueries):
             for topic in topics
             if topic not in forbidden and not client.cluster.partitions_for_topic(topic)
         }
-        silent = await silent_leaders(client, partitions, self.client._fetcher._client.was_answered)
-        return Sight(frozenset(missing), frozenset(forbidden), silent, self.owned.held_up())
+        silent = await silent_leaders(client, partitions, self.fetcher.was_answered)
+        held_up = self._reads.held_up() if self.fetcher.settings.read_committed else {}
+        return Sight(frozenset(missing), frozenset(forbidden), silent, held_up)
 
     async def topic_ids(self, topics: Collection[str], *, of_all: bool = False) -> list[TopicIds]:
         if of_all:
@@ -378,23 +401,29 @@ class AiokafkaConsumer(KafkaQueries):
         asked_at, asked_topics = self._ids_asked
         now = asyncio.get_running_loop().time()
         wanted = frozenset(topics)
-        assigned = {partition.topic for partition in self.client.assignment()}
-        is_same_question = asked_topics == wanted and wanted <= assigned
-        if is_same_question and self.client._fetcher._client.all_idle_since() <= asked_at:
+        read_topics = {partition.topic for partition in self._reads.states}
+        is_same_question = asked_topics == wanted and wanted <= read_topics
+        if is_same_question and self.fetcher.all_idle_since() <= asked_at:
             return []
         answers = await super().topic_ids(topics)
         self._ids_asked = (now, wanted)
         return answers
 
     async def check(self) -> None:
-        client = self.client._client
-        fetches = self.client._fetcher._client
-        # Whole topics may get partitions, which only new metadata shows.
-        is_known = not self._whole_topics and fetches.keeps_known(self._subscription.topics)
-        if not is_known and not await within(
+        client = self.client
+        if not self._is_in_touch() and not await within(
             CALL_DEADLINE_S, anybody_answers(client), "asking any broker"
         ):
             self._moved_brokers.look(client)
             raise TransientBrokerError(f"no broker answers{why_away(client)}")
         if self._static is not None:
-            self._static.add(partitions_of(self.client, self._whole_topics))
+            self._static.add(partitions_of(client, self._whole_topics))
+
+    def _is_in_touch(self) -> bool:
+        """True if a broker has answered recently, and all topics are known from recent metadata."""
+        # Whole topics may get partitions, which only new metadata shows.
+        return (
+            not self._whole_topics
+            and self.fetcher.has_fresh_metadata()
+            and all(map(self.client.cluster.partitions_for_topic, self._subscription.topics))
+        )

@@ -1,4 +1,4 @@
-"""aiokafka's consumer as an inspector, which asks without joining a group."""
+"""aiokafka's client as an inspector, which asks without joining a group."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-import aiokafka
 import aiokafka.errors as kafka_errors
+from aiokafka.client import AIOKafkaClient
 
 from reactive_kafka.broker.aiokafka import topic_changes
 from reactive_kafka.broker.aiokafka.client_arguments import client_arguments, create_client
 from reactive_kafka.broker.aiokafka.client_calls import within
-from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S, finish
+from reactive_kafka.broker.aiokafka.closing import close
 from reactive_kafka.broker.aiokafka.cluster_queries import KafkaQueries
 from reactive_kafka.broker.aiokafka.connecting import connect
 from reactive_kafka.broker.aiokafka.error_translation import translate
@@ -42,6 +42,7 @@ from reactive_kafka.broker.client import (
     members_share,
 )
 from reactive_kafka.broker.commit_sizes import split_commit
+from reactive_kafka.broker.consumer.fetching.fetch_settings import ISOLATION_LEVELS
 from reactive_kafka.broker.consumer.membership.group_parts import NOBODY
 from reactive_kafka.broker.wire.definitions import DESCRIBE_CONFIGS, FIND_COORDINATOR
 from reactive_kafka.broker.wire.errors import MessageDecodeError, NoCommonVersionError
@@ -75,7 +76,7 @@ NO_ANSWER = (
 
 
 class AiokafkaInspector(KafkaQueries):
-    """A consumer that joins no group. Properties for members of a group are ignored.
+    """A client that joins no group. Properties for members of a group are ignored.
 
     Args:
         properties: The client properties of a channel.
@@ -103,15 +104,17 @@ class AiokafkaInspector(KafkaQueries):
 
     async def start(self) -> None:
         arguments = client_arguments(self._properties, "inspector")
-        arguments = {**arguments, "group_id": None, "enable_auto_commit": False}
-        self._client = create_client(aiokafka.AIOKafkaConsumer, arguments)
-        await connect(self._client, arguments, self.stop)
+        level = arguments.pop("isolation_level", "read_uncommitted")
+        self._isolation_level = ISOLATION_LEVELS[level]
+        client = create_client(AIOKafkaClient, arguments)
+        self._client = client
+        await connect(client.bootstrap, arguments, self.stop)
 
     async def stop(self) -> None:
         client = self._client
         self._client = None
         if client is not None:
-            await finish(client.stop(), STOP_DEADLINE_S)
+            await close(client)
 
     async def _check_existence(self, partitions: Collection[TopicPartition]) -> None:
         """Do nothing: there is no pattern, and a topic that was just created is waited for."""
@@ -170,7 +173,7 @@ class AiokafkaInspector(KafkaQueries):
         return await within(ASK_DEADLINE_S, asking, f"asking for {group_id!r}")
 
     async def list_groups(self) -> list[GroupListing]:
-        return await list_groups(self.client._client)
+        return await list_groups(self.client)
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         if not offsets:
@@ -201,7 +204,7 @@ class AiokafkaInspector(KafkaQueries):
     ) -> dict[str, dict[str, str | None]]:
         if not topics:
             return {}
-        client = self.client._client
+        client = self.client
         node = client.get_random_node()
         if node is None:
             raise TransientBrokerError("asking for the configs of topics: no broker is known")
@@ -237,7 +240,7 @@ class AiokafkaInspector(KafkaQueries):
         *,
         only_checks: bool = False,
     ) -> None:
-        client = self.client._client
+        client = self.client
         if self._create is not None:
             # The embedded broker asks for no rights.
             if not only_checks:
@@ -248,13 +251,13 @@ class AiokafkaInspector(KafkaQueries):
         )
 
     async def add_partitions(self, topic: str, total: int) -> None:
-        await topic_changes.add_partitions(self.client._client, topic, total)
+        await topic_changes.add_partitions(self.client, topic, total)
 
     async def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
-        await topic_changes.set_topic_config(self.client._client, topic, config)
+        await topic_changes.set_topic_config(self.client, topic, config)
 
     async def replication_factors(self, topics: Collection[str]) -> dict[str, int]:
-        return await topic_changes.replication_factors(self.client._client, topics)
+        return await topic_changes.replication_factors(self.client, topics)
 
     async def _ask_coordinator(
         self, group_id: str, request: Request, unstable_request: Request | None = None
@@ -268,7 +271,7 @@ class AiokafkaInspector(KafkaQueries):
             aiokafka.errors.KafkaError: The answer is another error, or there is none.
             NoCommonVersionError: The coordinator does not have this request.
         """
-        client = self.client._client
+        client = self.client
         unstable_until = asyncio.get_running_loop().time() + UNSTABLE_S
         while True:
             node = client.get_random_node()

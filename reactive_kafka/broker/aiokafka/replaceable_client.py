@@ -129,7 +129,7 @@ class ReplaceableClient:
         if bumps_epoch and self._id_and_epoch is not None:
             producer_id, epoch = self._id_and_epoch
             manager.set_pid_and_epoch(producer_id, epoch + 1)
-        await connect(producer, arguments, lambda: _close(producer))
+        await connect(producer.start, arguments, lambda: _close(producer))
         if bumps_epoch:
             id_and_epoch = manager.producer_id, manager.producer_epoch
             self._id_and_epoch = id_and_epoch if manager.producer_epoch < LAST_EPOCH else None

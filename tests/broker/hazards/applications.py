@@ -48,9 +48,9 @@ class Diary:
         return [event for event in self.events if isinstance(event, kind)]
 
     @property
-    def client(self) -> Any:
-        """aiokafka's consumer, of the one channel."""
-        return self._connector.made[-1]._client
+    def consumer(self) -> Any:
+        """The consumer of the one channel."""
+        return self._connector.made[-1]
 
     @property
     def facts(self) -> ChannelFacts:

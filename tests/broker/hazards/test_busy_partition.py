@@ -7,9 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 import pytest
-from aiokafka import TopicPartition as Theirs
 
-from tests.broker.hazards.naive import consuming
 from tests.broker.members import fill, joined
 from tests.broker.test_kafka import KafkaTestCluster
 
@@ -37,20 +35,6 @@ async def longest_s(poll: Callable[[], Awaitable[int]]) -> float:
         # The handlers.
         await asyncio.sleep(WORK_S * count / AT_ONCE)
     return longest
-
-
-async def test_h22_naive_a_busy_partition_waits_for_a_quiet_one(cluster: KafkaTestCluster) -> None:
-    topic = await cluster.create_topic(2)
-    await fill(cluster, topic, {0: [VALUE] * RECORDS})
-    async with consuming(cluster.bootstrap_servers) as consumer:
-        consumer.assign([Theirs(topic, 0), Theirs(topic, 1)])
-
-        async def poll() -> int:
-            return sum(
-                map(len, (await consumer.getmany(timeout_ms=1_000, max_records=AT_ONCE)).values())
-            )
-
-        assert await longest_s(poll) > HELD_S / 2
 
 
 async def test_h22_a_busy_partition_does_not_wait_for_a_quiet_one(

@@ -43,7 +43,7 @@ def connection(member: Member) -> Any:
     """The one to the group's coordinator; None: there is none."""
     client: Any = member.consumer.client  # type: ignore[attr-defined]
     coordinator = member.consumer.owned.coordinator  # type: ignore[attr-defined]
-    return client._client._conns.get((coordinator.node, ConnectionGroup.COORDINATION))
+    return client._conns.get((coordinator.node, ConnectionGroup.COORDINATION))
 
 
 class Owed:

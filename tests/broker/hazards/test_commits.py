@@ -167,7 +167,7 @@ async def test_h4_a_member_that_the_group_has_removed_commits_nothing_while_it_g
         consumer: Any = member.consumer
         leaving = LeaveGroupRequest(group, consumer.owned.group.member.member_id)
         # Somebody else says so.
-        await consumer.client._client.send(consumer.owned.coordinator.node, leaving)
+        await consumer.client.send(consumer.owned.coordinator.node, leaving)
         await until(lambda: refused, "it is told that its partition is lost")
         assert isinstance(refused[0], NotOwnerError)
         assert await member.consumer.committed([partition]) == {partition: None}

@@ -43,26 +43,13 @@ async def test_h10_the_real_consumer_has_a_minute_for_its_drain_and_our_own_defa
     topic = await rig.create_topic(1)
     rig.properties = {}
     async with joined(rig, topic, group) as member:
-        client: Any = member.consumer._client  # type: ignore[attr-defined]
-        settings = member.consumer.owned.group.member.settings  # type: ignore[attr-defined]
+        consumer: Any = member.consumer
+        settings = consumer.owned.group.member.settings
         assert settings.rebalance_timeout_ms == 60_000
         assert settings.session_timeout_ms == 45_000
         assert settings.heartbeat_interval_ms == 3_000
-        assert client._enable_auto_commit is False
-        assert client._client._metadata_max_age_ms == 30_000
-        assert client._fetcher._fetch_max_bytes == 8_000_000
-        assert client._auto_offset_reset == "none"
-
-
-async def test_h10_nothing_that_a_user_gives_turns_auto_commit_or_the_client_s_own_reset_on(
-    rig: Rig, group: str
-) -> None:
-    topic = await rig.create_topic(1)
-    rig.properties = {"enable_auto_commit": True, "auto_offset_reset": "latest"}
-    async with joined(rig, topic, group) as member:
-        client: Any = member.consumer._client  # type: ignore[attr-defined]
-        assert client._enable_auto_commit is False
-        assert client._auto_offset_reset == "none"
+        assert consumer.client._metadata_max_age_ms == 30_000
+        assert consumer.fetcher.settings.fetch_max_bytes == 8_000_000
 
 
 async def test_h10_a_drain_longer_than_the_session_keeps_the_member_and_its_commit_lands(

@@ -112,7 +112,7 @@ async def test_h17_positions_wait_for_a_commit_that_is_not_on_all_replicas_yet(
         coordinator = coordinator_of(member).node
         assert coordinator is not None
         # The member's waits behind its commit.
-        stranger = inspector.client._client  # type: ignore[attr-defined]
+        stranger = inspector.client  # type: ignore[attr-defined]
         three.freeze(coordinator % 3 + 1)
         try:
             commit = asyncio.ensure_future(

@@ -18,7 +18,6 @@ from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.events import ChannelFailed, OffsetReset
 from tests.broker.hazards.applications import Diary, running
 from tests.broker.hazards.faults import until
-from tests.broker.hazards.naive import consuming
 from tests.broker.members import fill, joined
 from tests.broker.test_kafka import KafkaTestCluster
 
@@ -66,35 +65,6 @@ def after(diary: Diary) -> list[str]:
 
 
 # -- H12: naive
-
-
-async def test_h12_naive_position_outside_the_log_jumps_to_the_end_and_says_nothing(
-    cluster: KafkaTestCluster, group: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    topic = await cluster.create_topic(1)
-    partition = TopicPartition(topic, 0)
-    await fill(cluster, topic, {0: TEN})
-    await commit(cluster, group, partition, 2)
-    await cluster.delete_records(partition, 5)
-    default = aiokafka.AIOKafkaConsumer(group_id=group)
-    await default.stop()
-    assert (default._auto_offset_reset, default._enable_auto_commit) == ("latest", True)
-    async with consuming(
-        cluster.bootstrap_servers,
-        topic,
-        group_id=group,
-        auto_offset_reset="latest",
-        **cluster.properties,
-    ) as consumer:
-        await until(consumer.assignment, "it has its partition")
-        # 5 to 9 are in the log, and nobody will read them.
-        assert await consumer.getmany(timeout_ms=700) == {}
-        assert await consumer.position(aiokafka.TopicPartition(*partition)) == 10
-    assert not [
-        record
-        for record in caplog.records
-        if record.levelname == "ERROR" and "offset" in record.message
-    ]
 
 
 # -- H12: the policy decides, counted and loud
@@ -168,13 +138,13 @@ async def test_h12_records_deleted_under_a_running_reader_are_counted_and_told(
     await fill(cluster, topic, {0: ["first"]})
     async with running(cluster.bootstrap_servers, topic, group, {"fetch_max_wait_ms": 50}) as diary:
         await until(lambda: diary.committed() == {0: 1}, "it reads")
-        client, theirs = diary.client, aiokafka.TopicPartition(*partition)
+        consumer = diary.consumer
         # It falls behind.
-        client._subscription.pause(theirs)
-        await until(lambda: not client._fetcher._in_flight, "it fetches nothing more")
+        consumer.pause([partition])
+        await until(lambda: not consumer.fetcher._in_flight, "it fetches nothing more")
         await fill(cluster, topic, {0: TEN})
         await cluster.delete_records(partition, 6)
-        client._subscription.resume(theirs)
+        consumer.resume([partition])
         await until(lambda: diary.committed() == {0: 11}, "it goes on")
         [_, reset] = diary.of(OffsetReset)
         assert (reset.from_offset, reset.to_offset, reset.to, reset.skipped) == (
@@ -188,26 +158,6 @@ async def test_h12_records_deleted_under_a_running_reader_are_counted_and_told(
 
 
 # -- H11
-
-
-async def test_h11_naive_position_beyond_the_end_of_a_recreated_topic_jumps_without_a_word(
-    cluster: KafkaTestCluster, group: str
-) -> None:
-    topic = await cluster.create_topic(1)
-    partition = TopicPartition(topic, 0)
-    # Of a log that had 50 records.
-    await commit(cluster, group, partition, 50)
-    await fill(cluster, topic, {0: TEN})
-    async with consuming(
-        cluster.bootstrap_servers,
-        topic,
-        group_id=group,
-        auto_offset_reset="latest",
-        **cluster.properties,
-    ) as consumer:
-        await until(consumer.assignment, "it has its partition")
-        assert await consumer.getmany(timeout_ms=700) == {}
-        assert await consumer.position(aiokafka.TopicPartition(*partition)) == 10
 
 
 async def test_h11_a_committed_position_beyond_the_end_is_noticed_counted_and_decided(

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiokafka.errors import CorruptRecordException, RecordTooLargeError
 
 from reactive_kafka import TopicPartition
 from reactive_kafka.errors import CorruptRecordError, OffsetOutOfRangeError
@@ -31,6 +30,14 @@ def garble(piece: bytes) -> bytes:
     return piece.replace(b"broken-1", b"bRoken-1")
 
 
+async def fetched(member: Member, *partitions: TopicPartition) -> None:
+    """Wait until something of each was fetched, and let polls take it in this order."""
+    held = member.consumer._reads.held  # type: ignore[attr-defined]
+    await until(lambda: held.keys() >= set(partitions), "all of them are fetched")
+    for partition in partitions:
+        held.move_to_end(partition)
+
+
 async def one_of_two_partitions_breaks(rig: Rig) -> tuple[TopicPartition, TopicPartition]:
     topic = await rig.create_topic(2)
     fine, broken = TopicPartition(topic, 0), TopicPartition(topic, 1)
@@ -43,27 +50,12 @@ async def one_of_two_partitions_breaks(rig: Rig) -> tuple[TopicPartition, TopicP
 # -- H1: an exception out of a poll costs the records of partitions that were drained before
 
 
-async def test_h1_naive_getmany_loses_the_records_drained_before_it_raises(rig: Rig) -> None:
-    fine, broken = await one_of_two_partitions_breaks(rig)
-    async with consuming(rig.bootstrap_servers) as consumer:
-        consumer.assign([fine, broken])
-        await buffered(consumer, fine, broken)
-        with pytest.raises(CorruptRecordException):
-            await consumer.getmany()
-        assert rig.answers.rewritten
-        # Past records that nobody was given.
-        assert await consumer.position(fine) == 3
-        rig.answers.rewrite = None
-        taken = await consumer.getmany(timeout_ms=700)
-        assert fine not in taken
-
-
 async def test_h1_a_corrupt_batch_costs_no_record_of_any_partition(rig: Rig, group: str) -> None:
     fine, broken = await one_of_two_partitions_breaks(rig)
     async with joined(rig, fine.topic, group, starts_by_itself=False) as member:
         budgets = dict.fromkeys(await member.until_assigned(2), 9)
         member.consumer.start_at({fine: 0, broken: 0})
-        await buffered(member.consumer._client, fine, broken)  # type: ignore[attr-defined]
+        await fetched(member, fine, broken)
         poll = await member.consumer.poll(budgets, 0)
         assert [(chunk.partition, texts(chunk.records)) for chunk in poll.chunks] == [
             (fine, [x.decode() for x in FINE])
@@ -111,7 +103,7 @@ async def test_an_end_that_the_broker_has_looked_up_before_the_records_is_not_be
     async with joined(rig, topic, group, starts_by_itself=False) as member:
         await member.until_assigned(1)
         member.consumer.start_at({partition: 0})
-        await buffered(member.consumer._client, partition)  # type: ignore[attr-defined]
+        await fetched(member, partition)
         (chunk,) = (await member.consumer.poll({partition: 9}, 0)).chunks
         assert rig.answers.rewritten
         assert (texts(chunk.records), chunk.next_offset) == ([x.decode() for x in FINE], 3)
@@ -119,24 +111,6 @@ async def test_an_end_that_the_broker_has_looked_up_before_the_records_is_not_be
 
 
 # -- H2: a deserializer that raises stops its partition for ever
-
-
-async def test_h2_naive_deserializer_that_raises_holds_its_partition_for_ever(rig: Rig) -> None:
-    topic = await rig.create_topic(1)
-    partition = TopicPartition(topic, 0)
-    await write_batches(rig.bootstrap_servers, partition, [b"1", b"2", b"x", b"4"])
-    async with consuming(rig.bootstrap_servers, value_deserializer=int) as consumer:
-        consumer.assign([partition])
-        errors, seen = 0, 0
-        for _ in range(10):
-            try:
-                seen += sum(map(len, (await consumer.getmany(timeout_ms=300)).values()))
-            except ValueError:
-                errors += 1
-        assert errors >= 8
-        # Not even the good ones before it.
-        assert seen == 0
-        assert await consumer.position(partition) == 0
 
 
 async def test_h2_a_record_that_cannot_be_decoded_is_nacked_and_the_partition_goes_on(
@@ -280,20 +254,6 @@ def cut_short(value: bytes) -> Any:
         return piece[: at + 8] + struct.pack(">i", 100_000) + piece[at + 12 :]
 
     return rewrite
-
-
-async def test_record_too_large_naive_skips_an_offset(rig: Rig) -> None:
-    topic = await rig.create_topic(1)
-    partition = TopicPartition(topic, 0)
-    await write_batches(rig.bootstrap_servers, partition, [b"first"], [b"second"])
-    rig.answers.rewrite = cut_short(b"first")
-    async with consuming(rig.bootstrap_servers) as consumer:
-        consumer.assign([partition])
-        with pytest.raises(RecordTooLargeError):
-            await consumer.getmany(timeout_ms=3000)
-        assert await consumer.position(partition) == 1
-        [records] = (await consumer.getmany(timeout_ms=3000)).values()
-        assert texts(records) == ["second"]
 
 
 async def test_record_too_large_is_told_and_not_skipped(rig: Rig, group: str) -> None:

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from reactive_kafka import TopicPartition
 from reactive_kafka.broker.aiokafka.fetched.batch_reader import BatchReader
 from reactive_kafka.broker.aiokafka.fetched.unpacking import Unpacker
+from reactive_kafka.broker.consumer.fetching.aborted_transactions import AbortedTransactions
 from reactive_kafka.errors import CorruptRecordError
 from reactive_kafka.records import RawRecord, size_of
 from tests.broker.hazards.naive import consuming
@@ -177,11 +178,8 @@ TRANSACTIONS = piece_of(
 
 
 def reader_of(piece: Piece, isolation: int, start: int) -> BatchReader:
-    is_committed = isolation == READ_COMMITTED
-    theirs = piece.read_by(isolation, start)
-    return BatchReader(
-        PARTITION, theirs, piece.content, Unpacker(1 << 20), read_committed=is_committed
-    )
+    aborted = AbortedTransactions(piece.aborted) if isolation == READ_COMMITTED else None
+    return BatchReader(PARTITION, start, piece.content, Unpacker(1 << 20), aborted)
 
 
 def first_offset(piece: Piece, data: st.DataObject | None) -> int:
@@ -395,9 +393,8 @@ async def all_that_the_client_reads(
 
 @pytest.mark.kafka
 @ISOLATIONS
-@pytest.mark.parametrize("is_fast", [True, False], ids=["fast", "fallback"])
 async def test_on_a_real_log_a_poll_gives_what_getmany_gives(
-    cluster: KafkaTestCluster, group: str, log: TopicPartition, isolation: str, is_fast: bool
+    cluster: KafkaTestCluster, group: str, log: TopicPartition, isolation: str
 ) -> None:
     """Rows F1, F2 of the faults."""
     expected, end = await all_that_the_client_reads(cluster, log, isolation)
@@ -407,10 +404,6 @@ async def test_on_a_real_log_a_poll_gives_what_getmany_gives(
         cluster.properties = {**cluster.properties, "isolation_level": isolation}
         async with joined(cluster, log.topic, f"{group}-{budget}") as member:
             await member.until_assigned(1)
-            member.consumer._poller.is_fast = is_fast  # type: ignore[attr-defined]
-            assert "_get_actions_per_node" in vars(member.consumer.client._fetcher), (
-                "it looks in its own way"
-            )  # type: ignore[attr-defined]
             taken: list[Seen] = []
             position = 0
             async with asyncio.timeout(PATIENCE_S):

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiokafka
 import pytest
 
 from reactive_kafka import Committed
 from reactive_kafka.errors import BrokerError
 from tests.broker.hazards.faults import Rig, ends_within, tasks_but, until
-from tests.broker.hazards.naive import end
 from tests.broker.members import PATIENCE_S, Member, joined
 
 PROMPTLY_S = 2.0
@@ -49,68 +45,20 @@ def _target(link: Path) -> str:
 def of_the_client(tasks: set[asyncio.Task[Any]]) -> set[str]:
     """The client's own among the tasks."""
     names = {getattr(task.get_coro(), "__qualname__", "") for task in tasks}
-    return {name for name in names if name.startswith(("AIOKafka", "Fetcher", "GroupCoordinator"))}
-
-
-@asynccontextmanager
-async def naive_member(rig: Rig, group: str) -> AsyncIterator[aiokafka.AIOKafkaConsumer]:
-    """A naive consumer that reads; whatever a test leaves of it is gone afterwards."""
-    topic = await rig.create_topic(1)
-    properties = {"enable_auto_commit": False, "auto_offset_reset": "earliest", **rig.properties}
-    consumer = aiokafka.AIOKafkaConsumer(
-        topic, bootstrap_servers=rig.bootstrap_servers, group_id=group, **properties
-    )
-    try:
-        await consumer.start()
-        await until(consumer.assignment, "it has its partition")
-        await consumer.position(*consumer.assignment())
-        yield consumer
-    finally:
-        await end(consumer)
-
-
-async def test_h6_naive_stop_is_cancelled_by_nobody_and_leaves_a_task(
-    rig: Rig, group: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    before = asyncio.all_tasks()
-    async with naive_member(rig, group) as consumer:
-        killed(rig)
-        await until(lambda: "Failed fetch messages" in caplog.text, "it has noticed")
-        stop = asyncio.ensure_future(consumer.stop())
-        await asyncio.wait([stop], timeout=10)
-        assert stop.cancelled()
-        # Nobody has asked for it.
-        assert stop.cancelling() == 0
-        # Does nothing any more.
-        await consumer.stop()
-        assert of_the_client(tasks_but(before))
-
-
-async def test_h6_naive_stop_that_was_cancelled_makes_the_next_one_do_nothing(
-    rig: Rig, group: str
-) -> None:
-    before = asyncio.all_tasks()
-    async with naive_member(rig, group) as consumer:
-        frozen(rig)
-        stop = asyncio.ensure_future(consumer.stop())
-        assert not await ends_within(stop, 1.0)
-        stop.cancel()
-        await asyncio.wait([stop])
-        await consumer.stop()
-        assert len(of_the_client(tasks_but(before))) > 2
+    return {name for name in names if name.startswith(("AIOKafka", "Fetcher"))}
 
 
 async def test_h6_stop_raises_nothing_and_leaves_nothing_when_the_broker_is_gone(
     rig: Rig, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, logger="aiokafka")
+    caplog.set_level(logging.DEBUG, logger="reactive_kafka")
     topic = await rig.create_topic(1)
     tasks = asyncio.all_tasks()
     async with joined(rig, topic, group) as member:
         await member.until_assigned(1)
         connected = sockets()
         killed(rig)
-        await until(lambda: "Failed fetch messages" in caplog.text, "the client has noticed")
+        await until(lambda: "fetching from node" in caplog.text, "the client has noticed")
         await asyncio.wait_for(member.consumer.stop(), AT_LAST_S)
         await leaves_nothing(tasks, connected)
 

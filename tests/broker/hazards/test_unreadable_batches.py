@@ -7,21 +7,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from concurrent.futures import Future
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
-from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.record.util import calc_crc32c
-from aiokafka.structs import TopicPartition as AiokafkaPartition
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reactive_kafka import TopicPartition
-from reactive_kafka.broker.aiokafka.fetched.batch_reader import BatchReader
-from reactive_kafka.broker.aiokafka.fetched.fetch_responses import FetchResponses
-from reactive_kafka.broker.aiokafka.fetched.fetch_size import SMALL, FetchSize
+from reactive_kafka.broker.aiokafka.fetched.batch_reader import BatchFormat, BatchReader
 from reactive_kafka.broker.aiokafka.fetched.log_bytes import next_after
 from reactive_kafka.broker.aiokafka.fetched.unpacking import (
     GZIP,
@@ -31,6 +25,12 @@ from reactive_kafka.broker.aiokafka.fetched.unpacking import (
     ZSTD,
     Unpacker,
 )
+from reactive_kafka.broker.consumer.fetching.fetch_answers import FetchAnswers
+from reactive_kafka.broker.consumer.fetching.fetch_settings import FetchSettings
+from reactive_kafka.broker.consumer.fetching.node_fetch import AskedPartition, NodeFetch
+from reactive_kafka.broker.consumer.fetching.read_partitions import ReadPartitions
+from reactive_kafka.broker.consumer.fetching.request_encoding import FetchLimits
+from reactive_kafka.broker.consumer.fetching.response_decoding import FetchAnswer, PartitionAnswer
 from reactive_kafka.errors import CorruptRecordError, TransientBrokerError
 from tests.broker.hazards.test_record_batches import (
     ATTRIBUTES_AT,
@@ -40,7 +40,6 @@ from tests.broker.hazards.test_record_batches import (
     Batch,
     Seen,
     in_bytes,
-    piece_of,
     seen,
 )
 
@@ -50,8 +49,7 @@ MOST = 4 << 20
 
 
 def reader_of(content: bytes, start: int = 0, most: int = MOST) -> BatchReader:
-    theirs = piece_of([Batch()]).read_by(0, start)
-    return BatchReader(PARTITION, theirs, content, Unpacker(most), read_committed=False)
+    return BatchReader(PARTITION, start, content, Unpacker(most), None)
 
 
 def all_of(reader: BatchReader) -> tuple[list[Seen], CorruptRecordError | None]:
@@ -119,116 +117,28 @@ def test_a_flipped_byte_costs_no_record_but_those_of_its_batch_and_the_error_has
 
 
 def errors_of_the_next_fetch(content: bytes, offset: int) -> list[CorruptRecordError]:
-    answers = FetchResponses(lambda: None)
-    told = answered(content)
-    answers.note(asked(offset), told)
-    [(_, [(_, code, *_, left)])] = told.topics
-    # The client is not shown it: it would skip an offset, or stop fetching for ever.
-    assert (code, left) == (0, b"")
-    assert answers.take_content(PARTITION, len(content)) is None
-    return list(answers.take_errors({PARTITION: offset}).values())
-
-
-def asked(offset: int) -> FetchRequest:
-    return FetchRequest(1, 1, 1, 0, [(PARTITION.topic, [(PARTITION.partition, offset, 1)])])
-
-
-class answered:
-    """An answer to a fetch, as far as it is looked at."""
-
-    def __init__(self, content: bytes, code: int = 0) -> None:
-        self.topics: list[Any] = [
-            (PARTITION.topic, [(PARTITION.partition, code, 100, 100, [], content)])
-        ]
-
-
-def test_what_the_broker_cannot_read_is_an_error_and_no_endless_question() -> None:
-    """Row F8 of the faults: a broker answers CORRUPT_MESSAGE, of which the client only logs."""
-    answers = FetchResponses(lambda: None)
-    answers.note(asked(7), answered(b"", 2))
-    [error] = answers.take_errors({PARTITION: 7}).values()
-    assert (error.offset, error.until) == (7, None)
-    assert answers.take_errors({PARTITION: 7}) == {}
-    answers.note(asked(7), answered(b"", 2))
-    # It stands elsewhere by now.
-    assert answers.take_errors({PARTITION: 9}) == {}
+    """Why a fetch from an offset finds nothing to read, if the answer has this content."""
+    reads = ReadPartitions(lambda: None, lambda: None, lambda partition: 1)
+    reads.hold([PARTITION])
+    reads.start_at({PARTITION: offset})
+    answers = FetchAnswers(reads, FetchSettings(), BatchFormat(MOST), lambda node: False)
+    asked = {PARTITION: AskedPartition(reads.states[PARTITION], offset)}
+    limits = FetchLimits(500, 1, 1 << 20, 0, "")
+    fetch = NodeFetch(1, asked, [(*PARTITION, offset, 1 << 20)], limits)
+    row = PartitionAnswer(PARTITION, 0, 100, 100, 0, (), -1, content)
+    answers.take(fetch, FetchAnswer(0, 0, [row]), 0.0)
+    assert not reads.held
+    errors = [state.error for state in reads.failed.values()]
+    return [error for error in errors if isinstance(error, CorruptRecordError)]
 
 
 @pytest.mark.parametrize("length", [-(2**31), -13, -1, 0, 14, 48, 2**31 - 1])
-def test_a_first_batch_of_an_impossible_length_never_reaches_the_client(length: int) -> None:
+def test_a_first_batch_of_an_impossible_length_is_an_error_at_its_offset(length: int) -> None:
     """Row F7 of the faults."""
     content = bytearray(in_bytes(Batch((0, 1)), 5))
     struct.pack_into(">i", content, LENGTH_AT, length)
     [error] = errors_of_the_next_fetch(bytes(content), 5)
     assert (error.offset, error.until) == (5, 7)
-
-
-def asked_for(size: int) -> FetchRequest:
-    return FetchRequest(1, 1, 1, 0, [(PARTITION.topic, [(PARTITION.partition, 5, size)])])
-
-
-def test_a_batch_that_was_cut_short_in_a_small_portion_is_fetched_again_in_larger_ones() -> None:
-    whole, content = 4 * SMALL, in_bytes(Batch((0, 1)), 5)[:-1]
-    answers = FetchResponses(lambda: None)
-    answers.fetch_size, client = FetchSize(whole), much_held(whole)
-    for size in (SMALL, 2 * SMALL, 4 * SMALL):
-        assert answers.fetch_size.bytes_per_partition(*client) == size
-        assert not answers.has_errors
-        told = answered(content)
-        answers.note(asked_for(size), told)
-        # The client is not shown it.
-        assert told.topics == answered(b"").topics
-    assert answers.has_errors
-    # What was wrong once does not count for ever.
-    for _ in range(20):
-        answers.note(asked_for(whole), answered(in_bytes(Batch((0, 1)), 5)))
-    assert answers.fetch_size.bytes_per_partition(*client) == SMALL
-
-
-def test_what_no_batch_can_be_is_not_asked_for_again() -> None:
-    answers = FetchResponses(lambda: None)
-    answers.fetch_size = FetchSize(4 * SMALL)
-    answers.note(asked_for(SMALL), answered(b"\xff" * 80))
-    assert answers.has_errors
-
-
-def test_portions_have_room_for_the_largest_first_batch_and_not_for_all_that_came() -> None:
-    answers, whole = FetchResponses(lambda: None), 64 * SMALL
-    answers.fetch_size = FetchSize(whole)
-    small = in_bytes(Batch((0,)), 0)
-    # Behind its records, which nobody reads here.
-    large = bytearray(small) + bytearray(2 * SMALL)
-    struct.pack_into(">i", large, LENGTH_AT, len(large) - LENGTH_AT - 4)
-    answer = answered(b"")
-    answer.topics = [("t", [(0, 0, 9, small), (1, 0, 9, bytes(large) * 3), (2, 0, 9, small)])]
-    answers.note(asked_for(whole), answer)
-    assert answers.fetch_size.bytes_per_partition(*much_held(whole)) == len(large)
-
-
-def much_held(whole: int) -> tuple[Any, Any]:
-    """A client's fetcher that holds more than it could soon hand out, and its assignment."""
-    piece = SimpleNamespace(_records=SimpleNamespace(size_in_bytes=lambda: whole))
-    names = [AiokafkaPartition("t", number) for number in range(9)]
-    fetcher = SimpleNamespace(
-        _records={one: SimpleNamespace(_partition_records=piece) for one in names},
-        _fetch_max_bytes=1,
-        _client=SimpleNamespace(cluster=SimpleNamespace(leader_for_partition=lambda one: 1)),
-    )
-    return fetcher, SimpleNamespace(_tp_state=dict.fromkeys(names, SimpleNamespace(_paused=False)))
-
-
-def test_several_broken_partitions_of_one_answer_cost_no_other_one() -> None:
-    sound, broken = in_bytes(Batch((0, 1)), 0), b"\xff" * 80
-    answer = answered(b"")
-    answer.topics = [
-        ("t", [(number, 0, 9, one) for number, one in enumerate([broken, sound, broken, sound])])
-    ]
-    answers = FetchResponses(lambda: None)
-    answers.note(FetchRequest(1, 1, 1, 0, [("t", [(number, 0, 1) for number in range(4)])]), answer)
-    assert [left for *_, left in answer.topics[0][1]] == [b"", sound, b"", sound]
-    named = [TopicPartition("t", number) for number in range(4)]
-    assert answers.take_errors(dict.fromkeys(named, 0)).keys() == {named[0], named[2]}
-    assert [answers.take_content(one, len(sound)) for one in named] == [None, sound, None, sound]
 
 
 def with_checksum(made: bytearray) -> bytes:

@@ -1,16 +1,15 @@
 """Reads the record batches that one fetch returned of one partition, whatever they hold.
 
-aiokafka's ``getmany`` creates a dataclass of eleven fields for each record, which is most of what
-a record costs there. Underneath are compiled record batches. Their records already have every
-attribute of :class:`reactive_kafka.records.RawRecord`, so they are returned as they are. Everything
-else that the client's own reader does is done here, too: checksums, aborted transactions, control
-batches, records before the wanted offset, and the end offset of a batch.
+aiokafka's record batches are compiled. Their records already have every attribute of
+:class:`reactive_kafka.records.RawRecord`, so they are returned as they are. Everything else is done
+here: checksums, aborted transactions, control batches, records before the wanted offset, and the
+end offset of a batch.
 """
 
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -18,6 +17,8 @@ from typing import Any
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 
+from reactive_kafka.broker.aiokafka.error_classes import class_for
+from reactive_kafka.broker.aiokafka.error_translation import translate
 from reactive_kafka.broker.aiokafka.fetched.log_bytes import (
     BatchSpan,
     batch_at,
@@ -29,6 +30,10 @@ from reactive_kafka.broker.aiokafka.fetched.log_bytes import (
     plain_header,
 )
 from reactive_kafka.broker.aiokafka.fetched.unpacking import Unpacker, unpacked
+from reactive_kafka.broker.consumer.fetching.aborted_transactions import (
+    AbortedTransactions,
+    is_abort_marker,
+)
 from reactive_kafka.errors import (
     BrokerError,
     CorruptRecordError,
@@ -39,37 +44,39 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.records import RawRecord, TopicPartition, size_of
 
+# The default of max_unpacked_bytes.
+MOST_UNPACKED_BYTES = 256 << 20
+
 
 class BatchReader:
     """Takes records, as many as wanted at a time, from what one fetch returned of one partition.
 
     Args:
         partition: The partition.
-        piece: aiokafka's ``PartitionRecords`` of the fetch. Nothing has been read from it.
-        content: The same as bytes.
+        offset: The first one to return.
+        content: Record batches.
         unpacker: Decompresses small batches.
-        read_committed: Skip records of aborted transactions.
+        aborted: The aborted transactions in the content, which are passed over. None: their records
+            are returned, too.
     """
 
     def __init__(
         self,
         partition: TopicPartition,
-        piece: Any,
+        offset: int,
         content: bytes,
         unpacker: Unpacker,
-        *,
-        read_committed: bool,
+        aborted: AbortedTransactions | None,
     ) -> None:
-        self.next_offset: int = piece.next_fetch_offset
+        self.next_offset = offset
         self.is_exhausted = False
         # Set before a batch that is large when decompressed. A thread has to run it and pass the
         # result to finish_unpack() before more records can be taken.
         self.pending_unpack: Callable[[], memoryview] | None = None
         self._partition = partition
-        self._piece = piece
         self._content = content
         self._unpacker = unpacker
-        self._read_committed = read_committed
+        self._aborted = aborted
         # The batch that is being read, or cannot be read.
         self._batch_span: BatchSpan | None = None
         # Where the next batch begins in the content.
@@ -82,9 +89,6 @@ class BatchReader:
         # Why the next records cannot be read.
         self._broken: Exception | None = None
         self._records: Iterator[RawRecord] | None = None
-        # This is a generator of the client's that refers back to the piece. We read underneath it.
-        # If it stayed, only the cyclic garbage collector would free the piece and all its bytes.
-        piece._records_iterator = None
 
     @property
     def left_bytes(self) -> int:
@@ -285,15 +289,49 @@ class BatchReader:
 
     def _is_passed_over(self, batch: Any) -> bool:
         """True if *batch* is a control batch, or is part of an aborted transaction."""
-        piece = self._piece
-        if self._read_committed and batch.producer_id is not None:
-            piece._consume_aborted_up_to(batch.base_offset)
+        if self._aborted is not None and batch.producer_id is not None:
+            self._aborted.reach(batch.base_offset)
             if batch.is_control_batch:
-                if piece._contains_abort_marker(batch):
-                    piece._aborted_producers.discard(batch.producer_id)
-            elif batch.is_transactional and batch.producer_id in piece._aborted_producers:
+                if is_abort_marker(next(batch).key):
+                    self._aborted.end(batch.producer_id)
+            elif batch.is_transactional and self._aborted.has(batch.producer_id):
                 return True
         return bool(batch.is_control_batch)
+
+
+class BatchFormat:
+    """Opens the record batches that fetches return.
+
+    Args:
+        most_unpacked_bytes: A batch that is larger than this after decompression cannot be read.
+    """
+
+    def __init__(self, most_unpacked_bytes: int) -> None:
+        self._unpacker = Unpacker(most_unpacked_bytes)
+
+    def first_batch_bytes(self, content: bytes) -> int:
+        """Return the size of the first batch; 0: it is cut short. ValueError: it is no batch."""
+        first = batch_at(content, 0)
+        return 0 if first is None else first.end
+
+    def until(self, content: bytes, offset: int) -> int | None:
+        """Return the position after the first batch, as :func:`next_after` does."""
+        return next_after(content, 0, offset)
+
+    def reader(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        content: bytes,
+        aborted: Sequence[tuple[int, int]] | None,
+    ) -> BatchReader:
+        """Return a reader of batches, which passes over aborted transactions if they are named."""
+        passed_over = None if aborted is None else AbortedTransactions(aborted)
+        return BatchReader(partition, offset, content, self._unpacker, passed_over)
+
+    def error_of(self, code: int, about: str) -> BrokerError:
+        """Return our error for an error code of a broker."""
+        return translate(class_for(code)(about))
 
 
 def _reason(error: Exception) -> str:

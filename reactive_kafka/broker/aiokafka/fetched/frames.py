@@ -16,10 +16,8 @@ from struct import Struct
 from typing import Any
 
 from aiokafka.conn import AIOKafkaConnection, AIOKafkaProtocol, CloseReason
-from aiokafka.protocol.fetch import FetchRequest
 
-from reactive_kafka.broker.aiokafka.fetched.repeated_request import RepeatedRequest
-from reactive_kafka.broker.aiokafka.fetched.response_decoding import VERSIONS, decode_fetch_response
+from reactive_kafka.broker.consumer.fetching.node_fetch import PreparedFetch
 
 SMALL_BYTES = 4 << 10
 """Size of the buffer that each connection keeps. Most answers fit into it, also those to fetches if
@@ -209,39 +207,30 @@ async def read_frames(connection: Callable[[], AIOKafkaConnection | None]) -> No
 def handle_answer(connection: AIOKafkaConnection, frame: bytes | bytearray) -> None:
     """Decode the next answer of a connection and give it to the request that waits for it."""
     number, request, answer = connection._requests[0]
-    kind = None if number is None else request.RESPONSE_TYPE
     is_awaited = number is not None and not answer.done() and len(frame) >= _LENGTH.size
     is_awaited = is_awaited and _LENGTH.unpack_from(frame)[0] == number
-    if is_awaited and isinstance(kind, RepeatedRequest) and kind.repeats(memoryview(frame)):
-        _send_again(connection, kind)
-        return
-    if not (
-        is_awaited and request.API_KEY == FetchRequest.API_KEY and request.API_VERSION in VERSIONS
-    ):
+    if not (is_awaited and isinstance(request, PreparedFetch)):
         connection._handle_frame(bytes(frame))
         return
     content = memoryview(frame)
-    if isinstance(kind, RepeatedRequest):
-        response = kind.decode_frame(content)
-    else:
-        response = decode_fetch_response(kind, content)
-    if (session := getattr(request, "session", None)) is not None:
-        session.answered(request.asked, response.error_code, response.session_id)
-    answer.set_result(response)
+    if request.is_repeated(content):
+        _send_again(connection, request)
+        return
+    answer.set_result(request.read_answer(content))
     connection._last_action = time.monotonic()
     connection._requests.popleft()
 
 
-def _send_again(connection: AIOKafkaConnection, repeated: RepeatedRequest) -> None:
+def _send_again(connection: AIOKafkaConnection, fetch: PreparedFetch) -> None:
     """Send an answered fetch again on behalf of its caller, who keeps waiting."""
-    _, request, answer = connection._requests.popleft()
+    _, _, answer = connection._requests.popleft()
     connection._last_action = time.monotonic()
     number = connection._next_correlation_id()
-    connection._requests.append((number, request, answer))
+    connection._requests.append((number, fetch, answer))
     try:
-        connection._writer.write(repeated.message(number, connection._client_id))
+        connection._writer.write(fetch.next_message(number, connection._client_id))
     except (OSError, RuntimeError):
         # uvloop raises RuntimeError for a closed socket.
         connection.close(reason=CloseReason.CONNECTION_BROKEN)
     else:
-        repeated.sent_again()
+        fetch.sent_again()

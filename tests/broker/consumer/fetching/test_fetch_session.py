@@ -8,7 +8,7 @@ from itertools import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka.fetched.fetch_session import (
+from reactive_kafka.broker.consumer.fetching.fetch_session import (
     FULL,
     LAST_EPOCH,
     FetchSession,

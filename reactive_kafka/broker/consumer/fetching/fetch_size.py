@@ -7,7 +7,9 @@ each would be held: 1 GB of 1,000 partitions.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+
+from reactive_kafka.broker.consumer.fetching.read_partition import ReadPartition
 
 ANSWERS = 4
 """If more answers of the largest size than this are held per node, handlers are slower than
@@ -25,10 +27,12 @@ class FetchSize:
 
     Args:
         whole: ``max_partition_fetch_bytes``.
+        answer_bytes: ``fetch_max_bytes``.
     """
 
-    def __init__(self, whole: int) -> None:
+    def __init__(self, whole: int, answer_bytes: int) -> None:
         self._whole = whole
+        self._answer_bytes = answer_bytes
         # Size of the largest first batch of a partition. An eighth is subtracted at each answer, so
         # that one large batch does not count for ever.
         self._largest = 0
@@ -47,29 +51,22 @@ class FetchSize:
         self._largest = max(self._largest, 2 * asked)
         return True
 
-    def bytes_per_partition(self, fetcher: Any, assignment: Any) -> int:
-        """Return how many bytes of each partition the next fetches of a client ask for."""
-        most = ANSWERS * fetcher._fetch_max_bytes
-        states = assignment._tp_state
-        if len(fetcher._records) <= ANSWERS:
+    def bytes_per_partition(self, held: Collection[ReadPartition]) -> int:
+        """Return how many bytes of each partition the next fetches ask for.
+
+        Args:
+            held: The partitions of which something was fetched and is not taken.
+        """
+        if len(held) < ANSWERS:
             return self._whole
         held_bytes = 0
-        held = list[Any]()
-        for partition, result in fetcher._records.items():
-            # An error among the results has no records. And if aiokafka renames these attributes,
-            # fetches keep their full size.
-            records = getattr(getattr(result, "_partition_records", None), "_records", None)
+        nodes = set[int | None]()
+        for state in held:
             # Paused partitions are held for another reason than slow handlers.
-            if records is None or partition not in states or states[partition]._paused:
-                continue
-            held_bytes += records.size_in_bytes()
-            held.append(partition)
-        if held_bytes <= most:
-            return self._whole
-        # Leaders are looked up only if they matter: for 1,000 partitions that takes longer than
-        # everything else here.
-        nodes = len(set(map(fetcher._client.cluster.leader_for_partition, held)))
-        if held_bytes <= most * nodes:
+            if state.piece is not None and not state.is_paused:
+                held_bytes += state.piece.size
+                nodes.add(state.leader)
+        if held_bytes <= ANSWERS * self._answer_bytes * len(nodes):
             return self._whole
         # Brokers return a larger batch only if its partition is the first one in an answer.
         return min(self._whole, max(SMALL, self._largest))

@@ -16,6 +16,10 @@ FULL = 0
 
 ID_NOT_FOUND = 70
 """The broker's error if it has dropped the session. Then there is none to close."""
+INVALID_EPOCH = 71
+"""The broker's error if it has not received the last fetch, or has another session of that id."""
+SESSION_CODES = frozenset({ID_NOT_FOUND, INVALID_EPOCH})
+"""The next fetch, a full one, follows at once."""
 
 
 class SessionFetch(NamedTuple):

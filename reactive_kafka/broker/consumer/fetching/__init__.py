@@ -1,0 +1,1 @@
+"""Fetches records for the partitions that a consumer owns."""
