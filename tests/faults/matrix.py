@@ -29,7 +29,6 @@ from tests.faults.stage import COMMIT_TAKES_S, PER_CHANNEL, Row, not_sooner_than
 from tests.faults.strategies import COMMIT_INTERVAL_S, STRATEGIES, Strategy
 from tests.harness.kafka import KafkaCluster
 
-AWAY_S = 30.0
 LATE_S = COMMIT_INTERVAL_S + COMMIT_TAKES_S
 Rows = list[Row]
 
@@ -142,11 +141,18 @@ async def restarted(
     return await _broker_gone(cluster, folder, strategies, away_s=0.0)
 
 
-async def away(
+async def briefly_away(
+    cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy] = STRATEGIES
+) -> Rows:
+    """The broker is killed, and is away for 8 s."""
+    return await _broker_gone(cluster, folder, strategies, away_s=8.0)
+
+
+async def long_away(
     cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy] = STRATEGIES
 ) -> Rows:
     """The broker is killed, and is away for 30 s."""
-    return await _broker_gone(cluster, folder, strategies, away_s=AWAY_S)
+    return await _broker_gone(cluster, folder, strategies, away_s=30.0)
 
 
 async def _broker_gone(
@@ -286,7 +292,8 @@ ONE_NODE: dict[str, Scenario] = {
     "SIGTERM": stopped,
     "a member joins and leaves": joined,
     "broker restarted": restarted,
-    "broker away for 30 s": away,
+    "broker away for 8 s": briefly_away,
+    "broker away for 30 s": long_away,
 }
 THREE_NODES: dict[str, Scenario] = {
     "partition leader killed": leader_killed,

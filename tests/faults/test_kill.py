@@ -103,7 +103,9 @@ async def test_killed_members_lose_nothing_and_the_group_never_commits_ahead(
     assert not evidence.maybe
 
 
-@BOTH_PROTOCOLS
+@pytest.mark.parametrize(
+    "protocol", [pytest.param("classic", marks=pytest.mark.long_faults), "consumer"]
+)
 @BOTH_ORDERINGS
 async def test_a_rolling_restart_loses_nothing_and_repeats_nothing(
     kafka: str, tmp_path: Path, ordering: str, protocol: str

@@ -17,6 +17,8 @@ pytestmark = pytest.mark.kafka
 
 GRACEFUL = ("SIGTERM", "a member joins and leaves")
 REPEATS = ("kill -9",)
+# A broker that is killed and away costs more than one that is restarted.
+LONG = ("broker restarted", "broker away for 30 s")
 READS_ALL_AGAIN = "never"
 DELIVERS_FAILED_AGAIN = ("failing", "retrying")
 
@@ -47,7 +49,13 @@ def assert_promises_held(fault: str, rows: Rows) -> None:
         assert row.letters > 0 or not strategy.dead_letters, row
 
 
-@pytest.mark.parametrize("fault", ONE_NODE)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, marks=pytest.mark.long_faults) if fault in LONG else fault
+        for fault in ONE_NODE
+    ],
+)
 async def test_every_strategy_keeps_its_promises(
     one_node: KafkaCluster, tmp_path: Path, fault: str
 ) -> None:
