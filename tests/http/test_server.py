@@ -311,6 +311,8 @@ async def test_garbage_is_answered_with_400(
     request_bytes: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Row J3 of the faults."""
+    # The client of this test, where another test has left the level of all loggers at INFO.
+    caplog.set_level(logging.WARNING, logger="httpx")
     async with serve(plain(), HOST, 0) as server, connected(server) as (reader, writer):
         writer.write(request_bytes)
         assert (await asyncio.wait_for(reader.readline(), 5)).startswith(b"HTTP/1.1 400")
