@@ -92,7 +92,7 @@ endif
 test-fast: setup ## Run the tests that need no Kafka, no Prometheus, no database and no Spark
 	@$(BIN)/python -m pytest -n 2 -m '$(FAST)' $(PYTEST_ARGS)
 
-faults: setup ## Play the long faults: networks cut, nodes frozen, killed and restarted (half an hour; FAULTS_ARGS='-k B4')
+faults: setup ## Play the long faults: networks cut, nodes frozen, killed and restarted (an hour and a half; FAULTS_ARGS='-k B4')
 	@$(BIN)/python -m pytest -m long_faults -s $(FAULTS_ARGS)
 
 soak: setup ## Load and random faults on three nodes for hours, judged at the end (HOURS=1, SOAK_ARGS='--seed 5 --write FILE')

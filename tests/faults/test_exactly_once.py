@@ -6,7 +6,6 @@ it were not so.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +17,10 @@ from tests.harness.kafka import KafkaCluster
 
 pytestmark = pytest.mark.kafka
 
-RECORDS = int(os.environ.get("EXACTLY_ONCE_RECORDS", "20000"))
-KILLS = int(os.environ.get("EXACTLY_ONCE_KILLS", "10"))
+RECORDS_AND_KILLS = [
+    (10_000, 4),
+    pytest.param(20_000, 10, marks=pytest.mark.long_faults),
+]
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +30,15 @@ def cluster() -> Iterator[KafkaCluster]:
         yield cluster
 
 
+@pytest.mark.parametrize(("records", "kills"), RECORDS_AND_KILLS)
 async def test_each_order_has_one_result_though_members_a_broker_and_a_frozen_process_fail(
-    cluster: KafkaCluster, tmp_path: Path
+    cluster: KafkaCluster, tmp_path: Path, records: int, kills: int
 ) -> None:
-    outcome = await play(cluster, tmp_path, Plan(RECORDS, KILLS, seed=time.time_ns() % 1_000_000))
+    outcome = await play(cluster, tmp_path, Plan(records, kills, seed=time.time_ns() % 1_000_000))
     told = f"\n{outcome}"
     print(told)
     assert outcome.is_exact, told
-    assert len(outcome.killed) == KILLS, told
+    assert len(outcome.killed) == kills, told
     assert outcome.cut_off > 0, told
     assert outcome.outages, told
     (frozen,) = outcome.frozen
@@ -49,9 +51,7 @@ async def test_each_order_has_one_result_though_members_a_broker_and_a_frozen_pr
 async def test_without_a_transactional_id_the_same_kills_leave_results_twice_and_lose_none(
     cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    plan = Plan(
-        RECORDS // 4, max(3, KILLS // 3), time.time_ns() % 1_000_000, transactional=False, freezes=0
-    )
+    plan = Plan(5_000, 3, time.time_ns() % 1_000_000, transactional=False, freezes=0)
     outcome = await play(cluster, tmp_path, plan)
     told = f"\n{outcome}"
     print(told)

@@ -1,12 +1,11 @@
-"""A sample of the outages of tests/app/test_outages.py on a real Kafka, at the settings that nobody
-has changed.
-"""
+"""A sample of the outages of tests/app/test_outages.py on a real Kafka."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -18,10 +17,6 @@ from tests.harness.kafka import KafkaCluster
 
 pytestmark = pytest.mark.kafka
 
-AWAY_S = 75.0
-"""Longer than ``unprocessed_record_max_age`` (60 s), the session (45 s) and ``send_timeout`` (30
-s).
-"""
 TOLD_S = 5.0
 HEALED_S = 10.0
 RECORDS = 40
@@ -38,30 +33,57 @@ OUTPUTS = {
 INPUTS = (*OUTPUTS, "stored")
 
 
-@pytest.fixture(scope="module")
+class Limits(NamedTuple):
+    """An outage, and the limits that are shorter than it.
+
+    Attributes:
+        incoming: More keys of each incoming channel.
+        outgoing: More keys of each outgoing channel.
+    """
+
+    away_s: float
+    incoming: Mapping[str, Any] = {}
+    outgoing: Mapping[str, Any] = {}
+
+
+# The session of the tests' Kafka is 6 s.
+SHORT = Limits(15.0, {"unprocessed_record_max_age": "10s"}, {"send_timeout": "5s"})
+# unprocessed_record_max_age is 60 s, send_timeout 30 s.
+DEFAULTS = Limits(75.0)
+
+
+@pytest.fixture
 def broker() -> Iterator[KafkaCluster]:
     """A broker that these tests may kill."""
     with KafkaCluster() as cluster:
         yield cluster
 
 
-def service(bootstrap: str, folder: Path) -> App:
-    """A channel for each way in which a record may wait for a broker. All limits are the
-    defaults.
-    """
+def service(bootstrap: str, folder: Path, limits: Limits) -> App:
+    """A channel for each way in which a record may wait for a broker."""
+    more = limits.incoming
     app = App(
         {
             "kafka": {"bootstrap_servers": bootstrap, "auto_offset_reset": "earliest"},
             "incoming": {
-                **{name: {"group_id": name} for name in INPUTS},
-                "letters": {"group_id": "letters", "failure_strategy": "dead-letter-queue"},
+                **{name: {"group_id": name, **more} for name in INPUTS},
+                "letters": {
+                    "group_id": "letters",
+                    "failure_strategy": "dead-letter-queue",
+                    **more,
+                },
                 "stored": {
                     "group_id": "stored",
+                    **more,
                     "commit_strategy": "checkpoint",
                     "checkpoint": {"store": f"sqlite:///{folder}/rows.db"},
                 },
             },
-            "outgoing": {"invoices": {}, "emitted": {}, "exactly": {"transactional_id": "outages"}},
+            "outgoing": {
+                "invoices": {**limits.outgoing},
+                "emitted": {**limits.outgoing},
+                "exactly": {"transactional_id": "outages", **limits.outgoing},
+            },
         }
     )
     emitted = app.emitter("emitted")
@@ -137,15 +159,22 @@ async def is_done(app: App, name: str) -> bool:
     return sum(position or 0 for position in committed.values()) == RECORDS
 
 
-async def test_an_outage_of_75_s_at_all_defaults_stops_nothing_and_loses_nothing(
-    broker: KafkaCluster, tmp_path: Path
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param(SHORT, id="short"),
+        pytest.param(DEFAULTS, id="defaults", marks=pytest.mark.long_faults),
+    ],
+)
+async def test_an_outage_longer_than_every_limit_stops_nothing_and_loses_nothing(
+    broker: KafkaCluster, tmp_path: Path, limits: Limits
 ) -> None:
     """Row A14 of the faults."""
     bootstrap = broker.bootstrap_servers
     for topic in (*INPUTS, *OUTPUTS.values()):
         await create_topic(bootstrap, topic, 1)
     await fill(bootstrap)
-    app = service(bootstrap, tmp_path)
+    app = service(bootstrap, tmp_path, limits)
     clock = asyncio.get_running_loop().time
     async with app:
         await until(
@@ -161,7 +190,7 @@ async def test_an_outage_of_75_s_at_all_defaults_stops_nothing_and_loses_nothing
         await asyncio.to_thread(broker.kill)
         gone_at = clock()
         told_after: float | None = None
-        while clock() < gone_at + AWAY_S:
+        while clock() < gone_at + limits.away_s:
             health = app.health()
             assert health.live.status == "UP", health.live
             if health.ready.status == "DOWN":
