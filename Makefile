@@ -78,8 +78,9 @@ $(DEMO_VENV)/.ready: scripts/demo.txt scripts/find-python.sh
 
 test: setup ## Run every test: real Kafka, Prometheus, PostgreSQL, Redis and Spark are fetched and started by the tests (PYTEST_ARGS=...)
 ifeq ($(PYTEST_ARGS),)
-	@$(BIN)/python -m pytest -n 3 -m '$(FAST)'
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m '$(REAL)' $(addprefix --ignore=,$(ALONE))
+	@# Most tests wait, so more run at a time than there are cores.
+	@$(BIN)/python -m pytest -n 4 -m '$(FAST)'
+	@$(BIN)/python -m pytest -n 3 --dist loadfile -m '$(REAL)' $(addprefix --ignore=,$(ALONE))
 	@log="$$(mktemp)"; trap 'rm -f "$$log"' EXIT; \
 	    $(BIN)/python -m pytest -m '($(REAL)) and spark' $(ALONE) > "$$log" 2>&1 & spark=$$!; \
 	    others=0; $(BIN)/python -m pytest -m '($(REAL)) and not spark' $(ALONE) || others=$$?; \
