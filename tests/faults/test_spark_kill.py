@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -28,10 +27,11 @@ from tests.harness.postgres import Postgres, running_postgres
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.postgres]
 
-# Ten batches at least: more than lives end before they are killed.
-PARTITIONS, RECORDS = 4, 1600
-# Of two members; each takes 15 s.
-KILLS_EACH = int(os.environ.get("REACTIVE_KAFKA_SPARK_KILLS", "2"))
+PARTITIONS = 4
+# For each kill of both members. Five batches at least: more than lives end before they are killed.
+RECORDS_EACH = 800
+# Of two members.
+KILLS_EACH = [1, pytest.param(2, marks=pytest.mark.long_faults)]
 # A driver starts, and writes its first batch, with the machine busy.
 WRITES_S = 240.0
 
@@ -74,14 +74,15 @@ QUICK = {
 Places = Counter[tuple[int, int]]
 
 
+@pytest.mark.parametrize("kills_each", KILLS_EACH)
 async def test_kills_between_write_and_commit_leave_every_row_once_in_the_sinks_that_go_by_ranges(
-    kafka: str, tmp_path: Path
+    kafka: str, tmp_path: Path, kills_each: int
 ) -> None:
     """Row I1 of the faults."""
     fetch_connector()
     topic = f"clicks-{uuid4().hex[:8]}"
     partitions = await create_topic(kafka, topic, PARTITIONS)
-    produced = await produce(kafka, partitions)
+    produced = await produce(kafka, partitions, RECORDS_EACH * kills_each)
     sinks = tmp_path / "sinks"
     sinks.mkdir()
     hold = sinks / "hold"
@@ -95,7 +96,7 @@ async def test_kills_between_write_and_commit_leave_every_row_once_in_the_sinks_
         try:
             async with asyncio.TaskGroup() as kills:
                 for one in members:
-                    kills.create_task(killed(one, KILLS_EACH))
+                    kills.create_task(killed(one, kills_each))
             hold.unlink()
             await finish(kafka, topic, partitions, members)
         finally:
@@ -111,22 +112,22 @@ async def test_kills_between_write_and_commit_leave_every_row_once_in_the_sinks_
     once = Counter(produced)
     assert {name: wrong(found, once) for name, found in rows.items() if found != once} == {}
     repeated = ids_written_again(members)
-    assert len(repeated) == 2 * KILLS_EACH
+    assert len(repeated) == 2 * kills_each
     assert all(repeated.values()), (
         "a batch that was written when its process was killed came with other ids"
     )
     appended = in_parquet(sinks / "appended")
     assert appended.keys() == once.keys()
-    assert appended.total() > RECORDS, "nothing was repeated"
+    assert appended.total() > len(produced), "nothing was repeated"
 
 
-async def produce(kafka: str, partitions: list[Partition]) -> list[tuple[int, int]]:
+async def produce(kafka: str, partitions: list[Partition], records: int) -> list[tuple[int, int]]:
     """Fill the topic; where each record went."""
     async with AIOKafkaProducer(bootstrap_servers=kafka) as producer:
         topic = partitions[0][0]
         sends = [
             await producer.send(topic, b"click %d" % number, partition=number % PARTITIONS)
-            for number in range(RECORDS)
+            for number in range(records)
         ]
         written = await asyncio.gather(*sends)
     return [(one.partition, one.offset) for one in written]
