@@ -118,6 +118,19 @@ async def test_a_client_tells_the_protocol_that_it_has(memory_broker: MemoryBrok
     await memory_broker.close()
 
 
+async def test_a_topic_that_is_read_by_name_is_created_by_the_join_and_again_when_it_is_deleted(
+    memory_broker: MemoryBroker,
+) -> None:
+    cluster = consumer_cluster(memory_broker)
+    async with joined(cluster, "new", "g", "one") as one:
+        await one.until_assigned(4)
+        await cluster.recreate_topic("new", 2)
+        await one.until_assigned(2)
+        memory_broker.delete_topic("new")
+        await one.until_assigned(4)
+    await memory_broker.close()
+
+
 def test_a_member_whose_session_has_ended_reads_until_it_is_told_and_commits_nothing() -> None:
     async def main(clock: FakeClock) -> None:
         cluster = consumer_cluster(MemoryBroker(), 2)

@@ -57,9 +57,10 @@ class ConsumerMembers:
 
     def join(self, member: HeartbeatMember) -> None:
         """Let a member send heartbeats, the first of which joins."""
+        # Creates topics that are read by name, as the metadata requests of a real client do.
+        self._state.sizes([member.subscription])
         member.member_id = self._new_id(member.name)
         self._started[member.member_id] = member
-        self._state.sizes([member.subscription])
         member.begin(
             CoordinatorConnection(self._state, self._group, self._heartbeat),
             self._state,
@@ -127,7 +128,7 @@ class ConsumerMembers:
     def _heartbeat(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._has_classic_members():
             return refused(GROUP_ID_NOT_FOUND)
-        # Creates topics that are read by name, as the metadata requests of a real client do.
+        # The same again, for topics that were deleted.
         self._state.sizes([member.subscription for member in self.by_id.values()])
         self.coordinator.change_topics(self._state.topic_ids())
         answer = self.coordinator.heartbeat(values, asyncio.get_running_loop().time())

@@ -239,6 +239,13 @@ async def test_a_member_alone_gets_everything_and_leaves_at_its_stop() -> None:
     assert app.changes == [("assigned", ALL)]
 
 
+async def test_it_leaves_once_if_it_is_closed_twice_at_the_same_time() -> None:
+    async with running(ClassicGroupModel()) as app:
+        await app.until(lambda: app.owned == ALL, 1.0)
+        await asyncio.gather(app.membership.close(None), app.membership.close(None))
+        assert [api for _, api in app.requests.asked].count(LEAVE_GROUP) == 1
+
+
 async def test_an_eager_group_gives_up_everything_for_a_new_member() -> None:
     group = ClassicGroupModel()
     async with running(group) as one:

@@ -363,6 +363,19 @@ def test_a_member_that_was_removed_loses_everything_at_once_and_joins_again() ->
     assert played.member.owned.generation > generation
 
 
+def test_a_member_whose_epoch_is_fenced_loses_everything_and_joins_again() -> None:
+    played = joined()
+    owned = played.member.owned.partitions
+    known = played.group.members["one"]
+    known.previous_epoch = known.epoch + 1
+    known.epoch += 2
+    played.settle()
+    kinds = [type(step) for step in played.steps if step.partitions]
+    assert kinds == [AssignStep, LoseStep, AssignStep]
+    assert played.is_known
+    assert played.member.owned.partitions == owned
+
+
 def test_a_partition_that_comes_back_is_not_committed_with_the_generation_of_before() -> None:
     played = joined()
     generation = played.member.owned.generation

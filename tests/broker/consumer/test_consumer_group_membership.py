@@ -47,6 +47,7 @@ class ModelRequests:
         self.is_away = False
         self.names_away = 0
         self.refuses = 0
+        self.takes_s = 0.01
         self.lookups = 0
         self.session_s: float | None = None
         self.session_error: Exception | None = None
@@ -69,7 +70,7 @@ class ModelRequests:
         assert not callable(values)
         now = asyncio.get_running_loop().time()
         self.asked.append((now, values))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(self.takes_s)
         if self.is_away:
             raise TransientBrokerError("no answer")
         if self.refuses:
@@ -360,6 +361,15 @@ async def test_names_that_cannot_be_asked_for_are_asked_for_again() -> None:
         await app.until(lambda: app.owned == ALL, 5.0)
 
 
+async def test_it_leaves_once_if_it_is_closed_twice_at_the_same_time() -> None:
+    group = ConsumerCoordinator(dict(TOPICS))
+    async with running("one", group) as app:
+        await app.until(lambda: app.owned == ALL)
+        app.requests.asked.clear()
+        await asyncio.gather(app.membership.close(None), app.membership.close(None))
+        assert [values["member_epoch"] for _, values in app.requests.asked] == [-1]
+
+
 async def test_a_stop_during_a_revocation_leaves_at_once() -> None:
     group = ConsumerCoordinator(dict(TOPICS))
     async with running("one", group) as one:
@@ -432,6 +442,17 @@ async def test_before_the_group_has_answered_the_session_lasts_from_the_start() 
         app.requests.is_away = True
         await asyncio.sleep(60)
         assert app.membership.session_ends_at() < now()
+
+
+async def test_the_session_begins_when_the_heartbeat_is_sent_and_not_when_it_is_answered() -> None:
+    group = ConsumerCoordinator(dict(TOPICS))
+    async with running("one", group) as app:
+        await app.until(lambda: app.owned == ALL)
+        app.requests.takes_s = 2.0
+        before = len(app.requests.asked)
+        await app.until(lambda: len(app.requests.asked) == before + 2)
+        sent_at, _ = app.requests.asked[before]
+        assert app.membership.session_ends_at() == sent_at + SESSION_S
 
 
 async def test_a_commit_that_was_refused_as_stale_makes_the_next_heartbeat_due() -> None:

@@ -185,14 +185,20 @@ class ClassicGroupMembership:
 
         Raises nothing but cancellation. A second call does nothing.
         """
-        if self.member.state is ClassicMemberState.LEFT:
+        if self._has_left():
             return
         others = [task for task in self._tasks if task is not caller]
         for task in others:
             task.cancel()
         if others:
             await asyncio.wait(others)
+        if self._has_left():
+            # Another call has left meanwhile.
+            return
         await self._say(self.member.leave())
+
+    def _has_left(self) -> bool:
+        return self.member.state is ClassicMemberState.LEFT
 
     async def _send(self) -> None:
         """Send what is due, one request after the other."""

@@ -152,13 +152,16 @@ class ConsumerGroupMembership:
 
         Raises nothing but cancellation. A second call does nothing.
         """
-        if self.member.state is ConsumerMemberState.LEFT:
+        if self._has_left():
             return
         others = [task for task in self._tasks if task is not caller]
         for task in others:
             task.cancel()
         if others:
             await asyncio.wait(others)
+        if self._has_left():
+            # Another call has left meanwhile.
+            return
         last = self.member.leave()
         if last is None:
             return
@@ -168,6 +171,9 @@ class ConsumerGroupMembership:
         except (BrokerError, TimeoutError):
             # The group removes the member when its session is over.
             pass
+
+    def _has_left(self) -> bool:
+        return self.member.state is ConsumerMemberState.LEFT
 
     async def _beat(self) -> None:
         while True:
