@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -46,8 +46,6 @@ such a topic does not exist.
 LAST_LEAVE_OF_MOCK = 4
 GROUP_RESOURCE = 32
 """The type of a group among the resources that have configs (KIP-848)."""
-GROUP_FEATURE = "group.version"
-"""The feature of a cluster that has the consumer protocol, at level 1 and above (KIP-848)."""
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 """The config of a group. Its default is the broker's ``group.consumer.session.timeout.ms``."""
 RETRY_S = 0.1
@@ -208,11 +206,8 @@ def _versions_to_use(api: Api, highest: int) -> str:
     return f"0-{first_flexible - 1}" if 0 < first_flexible == highest else ANY
 
 
-async def has_consumer_protocol(client: Any) -> bool:
-    """True if the cluster has the consumer protocol switched on.
-
-    Kafka 3.7 to 3.9 know its requests and refuse them, and an operator can switch it off in newer
-    ones. So the cluster's feature ``group.version`` decides.
+async def cluster_features(client: Any) -> Iterable[Mapping[str, Any]]:
+    """Return the features that are switched on in the cluster. Before Kafka 2.7 none has a name.
 
     Raises:
         TransientBrokerError: No broker has answered.
@@ -223,9 +218,8 @@ async def has_consumer_protocol(client: Any) -> bool:
     }
     doing = "asking a broker for its features"
     answer = await _ask_any(client, API_VERSIONS, values, ANY, doing)
-    # Brokers before 2.7 name no features.
-    features = answer.get("finalized_features", ())
-    return any(one["name"] == GROUP_FEATURE and one["max_version_level"] > 0 for one in features)
+    features: Iterable[Mapping[str, Any]] = answer.get("finalized_features", ())
+    return features
 
 
 async def _ask_any(

@@ -34,7 +34,7 @@ from reactive_kafka.broker.aiokafka.cluster_queries import (
 from reactive_kafka.broker.aiokafka.connecting import connect, why_away
 from reactive_kafka.broker.aiokafka.connection_deadlines import ConnectionDeadlines
 from reactive_kafka.broker.aiokafka.fetched.batch_reader import MOST_UNPACKED_BYTES, BatchFormat
-from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests, has_consumer_protocol
+from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests, cluster_features
 from reactive_kafka.broker.aiokafka.metrics_requests import MetricsRequests
 from reactive_kafka.broker.aiokafka.moved_brokers import MovedBrokers
 from reactive_kafka.broker.aiokafka.node_connections import ClientConnections
@@ -68,16 +68,19 @@ from reactive_kafka.broker.consumer.membership.consumer_group.membership import 
     ConsumerGroupMembership,
 )
 from reactive_kafka.broker.consumer.membership.group_parts import GroupMembership
+from reactive_kafka.broker.consumer.membership.protocol_choice import (
+    AUTO,
+    CLASSIC,
+    CONSUMER,
+    configured_protocol,
+    has_consumer_protocol,
+)
 from reactive_kafka.broker.consumer.membership.static_assignment import StaticAssignment
 from reactive_kafka.errors import FatalBrokerError, TransientBrokerError
 from reactive_kafka.formats.format_names import FormatError
 from reactive_kafka.records import Committed, TopicIds, TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Subscription
 
-CLASSIC = "classic"
-CONSUMER = "consumer"
-AUTO = "auto"
-"""The values of ``group_protocol``."""
 MAX_POLL_INTERVAL_MS = 300_000
 """Kafka's default of ``max.poll.interval.ms``."""
 
@@ -234,16 +237,14 @@ class AiokafkaConsumer(KafkaQueries):
     async def _protocol_of(self, client: AIOKafkaClient) -> str:
         """Return the protocol with which the group is joined.
 
-        If a consumer that needs the consumer protocol cannot find out whether the cluster has it,
-        it joins: the answer says why not.
+        If the configuration asks for the consumer protocol and the cluster does not have it, the
+        answer to the first heartbeat says so.
         """
-        if self._protocol != AUTO:
-            return self._protocol
-        if self._assignors is not None:
-            # The consumer protocol would ignore them: there the broker assigns.
-            return CLASSIC
-        has_consumer = await has_consumer_protocol(client)
-        return CONSUMER if has_consumer else CLASSIC
+        configured = configured_protocol(self._protocol, self._assignors)
+        if configured is not None:
+            return configured
+        features = await cluster_features(client)
+        return CONSUMER if has_consumer_protocol(features) else CLASSIC
 
     def _consumer_settings(self, group_id: str) -> ConsumerMemberSettings:
         properties = self._properties

@@ -62,7 +62,7 @@ class Group:
     @property
     def protocol(self) -> str:
         """The protocol of the group's members, ``classic`` or ``consumer``."""
-        return "consumer" if self.consumer_members.has_been_used else "classic"
+        return HeartbeatMember.protocol if self.consumer_members.has_been_used else Member.protocol
 
     @property
     def assignments(self) -> int:

@@ -15,6 +15,7 @@ from reactive_kafka.broker.consumer.membership.consumer_group.membership import 
     ConsumerGroupMembership,
 )
 from reactive_kafka.broker.consumer.membership.owned_since import OwnedSince
+from reactive_kafka.broker.consumer.membership.protocol_choice import CONSUMER
 from reactive_kafka.broker.memory.coordinator_connection import CoordinatorConnection
 from reactive_kafka.broker.memory.member import MemberAssignment, milliseconds
 from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
@@ -33,7 +34,7 @@ class StaleMemberEpochError(TransientBrokerError):
 class HeartbeatMember:
     """A consumer as its group sees it. Its rules and tasks are those of members on a real Kafka."""
 
-    protocol = "consumer"
+    protocol = CONSUMER
     # Set when the consumer starts.
     listener: RebalanceListener
 

@@ -9,6 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import RebalanceListener
+from reactive_kafka.broker.consumer.membership.protocol_choice import CLASSIC
 from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Subscription
@@ -69,7 +70,7 @@ class Member:
     begins.
     """
 
-    protocol = "classic"
+    protocol = CLASSIC
     is_cooperative = False
     # Set when the consumer starts.
     listener: RebalanceListener
