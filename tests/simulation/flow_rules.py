@@ -326,9 +326,12 @@ def _ends_of(history: History) -> dict[tuple[str, Partition, int], list[int]]:
 def _postponed(history: History) -> Iterator[Violation]:
     """I27: what a handler has put off begins no sooner than it asked, and what is to wait with it
     does not begin before that; unless its partition has been let go, or is read from elsewhere.
+
+    An attempt that had waited for the end of another delay may be on its way to the handler when
+    the next one is asked for.
     """
-    # Application -> what waits there: (until, record, what it asked for).
-    waiting: dict[str, list[tuple[float, Place, str]]] = defaultdict(list)
+    # Application -> what waits there: (since, until, record, what it asked for).
+    waiting: dict[str, list[tuple[float, float, Place, str]]] = defaultdict(list)
     for index, event in history.of(
         "begin", "end", "assigned", "revoked", "left", "reset", "failed", "restarted", "claim"
     ):
@@ -336,9 +339,11 @@ def _postponed(history: History) -> Iterator[Violation]:
             if event.note == "later":
                 scope, _, delay = event.text.partition(" ")
                 until = event.at + float(delay)
-                waiting[event.who].append((until, (event.tp, event.offset), scope))
+                waiting[event.who].append((event.at, until, (event.tp, event.offset), scope))
         elif event.kind == "begin":
-            for until, place, scope in waiting[event.who]:
+            for since, until, place, scope in waiting[event.who]:
+                if event.attempt > 1 and event.at == since:
+                    continue
                 is_held = scope == "channel" or (
                     event.tp == place[0] and (scope == "partition" or event.offset == place[1])
                 )
@@ -353,10 +358,10 @@ def _postponed(history: History) -> Iterator[Violation]:
             waiting[event.who].clear()
         elif event.kind == "claim":
             for waits in waiting.values():
-                waits[:] = [one for one in waits if one[1][0] != event.tp]
+                waits[:] = [one for one in waits if one[2][0] != event.tp]
         else:
             waits = waiting[event.who]
-            waits[:] = [one for one in waits if one[1][0] != event.tp]
+            waits[:] = [one for one in waits if one[2][0] != event.tp]
 
 
 def _contexts(history: History) -> Iterator[Violation]:

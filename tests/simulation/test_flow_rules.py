@@ -82,6 +82,8 @@ OF_OTHER = on(
         for event in (begin(number, f"o{number}", call=20 + number), end(number, call=20 + number))
     ],
 )
+RETRIED = on(OTHER, begin(0, "o0", call=20), end(0, "raised", call=20))
+AGAIN = on(OTHER, begin(0, "o0", call=21, attempt=2), end(0, call=21))
 CLAIMED = Event(0.0, "claim", "A2", TP, 0, token=2)
 POISON = Event(0.0, "poison", "A1", TP, 0)
 NEXT = assigned(generation=2)._replace(client=2)
@@ -278,6 +280,13 @@ GOOD: dict[str, Case] = {
         later(0, "partition"),
         OF_OTHER,
         *at(20.0, begin(0, call=9), end(0, call=9), *handled(1, 2)),
+        commit(3),
+    ),
+    "an attempt is on its way to the handler as another one asks for a delay": two(
+        RETRIED,
+        begin(0),
+        *at(5.0, later(0, "channel"), *AGAIN),
+        *at(20.0, *OF_OTHER[2:], begin(0, call=9), end(0, call=9), *handled(1, 2)),
         commit(3),
     ),
     "a record that was put off begins at once when its partition comes back": case(
@@ -510,6 +519,10 @@ BAD: dict[str, tuple[str, Case]] = {
     "one of a channel that was put off begins too soon": (
         "I27",
         two(begin(0), later(0, "channel"), OF_OTHER, commit(0)),
+    ),
+    "an attempt begins when a delay has begun": (
+        "I27",
+        two(RETRIED, begin(0), at(5.0, later(0, "channel")), at(5.1, *AGAIN), commit(0)),
     ),
     "a handler finds what another one has set": (
         "I23",
