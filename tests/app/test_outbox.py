@@ -37,6 +37,7 @@ def outbox_app(
     *,
     who: str = "a",
     outbox_max_rows: int = 1000,
+    max_in_flight: int = 1024,
     **orders: Any,
 ) -> App:
     """An application whose channel events has an outbox in *rows*."""
@@ -52,7 +53,13 @@ def outbox_app(
                     **orders,
                 }
             },
-            "outgoing": {"events": {"outbox": True, "outbox_max_rows": outbox_max_rows}},
+            "outgoing": {
+                "events": {
+                    "outbox": True,
+                    "outbox_max_rows": outbox_max_rows,
+                    "max_in_flight": max_in_flight,
+                }
+            },
         },
         observer=recorder,
     )
@@ -362,6 +369,24 @@ async def test_an_event_that_the_broker_refuses_stays_is_told_and_holds_up_no_ot
         # It is tried again, as somebody may have raised the limit.
         await until(lambda: values(test) == [b"y", b"x"], 20)
         await until(lambda: app.health().ready.is_up, 20)
+
+
+@in_virtual_time
+async def test_events_behind_as_many_refused_ones_as_are_sent_at_once_are_relayed() -> None:
+    app = outbox_app(Rows(), max_in_flight=2)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> bytes:
+        return message.payload
+
+    async with running(app) as test:
+        refusal = RejectedRecordError("the broker's limit")
+        test.broker.fail_next("send", refusal, times=2, of="events")
+        await send(test, b"x", b"y")
+        await until(lambda: "refuses 2 events" in str(app.health()))
+        await send(test, b"z")
+        await until(lambda: values(test) == [b"z"], 5)
 
 
 @in_virtual_time

@@ -29,6 +29,8 @@ PACKAGE = "reactive_kafka"
 LONGEST_S = 1800.0
 SEEN = Path(__file__).with_name("mutants_seen.json")
 FAST_TESTS = (
+    "tests/broker/consumer",
+    "tests/broker/test_memory_consumer_protocol.py",
     "tests/tracking",
     "tests/commit",
     "tests/partitions",
@@ -48,6 +50,7 @@ FAST_TESTS = (
 )
 NO_SERVER = "not kafka and not prometheus and not postgres and not redis and not spark"
 ONLY = {
+    "consumer": ("broker/consumer/membership/consumer_group",),
     "spark": ("spark/", "tracking/plans", "tracking/metadata/codec"),
     "states": ("checkpoint/state_history",),
     "transactions": (
@@ -87,6 +90,8 @@ class Verdict(NamedTuple):
 
 ASSIGNMENT = "assignment/assignment.py"
 ATTEMPTS = "spark/batches/attempts.py"
+ATTEMPT_TIME = "verdicts/attempt_time.py"
+BACKLOG = "channel/outbox_backlog.py"
 BESIDE = "tracking/metadata/pending.py"
 BISECTION = "spark/batches/bisection.py"
 BUDGET = "fetching/budget.py"
@@ -95,6 +100,8 @@ CLAIM = "checkpoint/owned_row.py"
 COMMITTER = "commit/committer.py"
 CONNECTION = "channel/client_connection.py"
 CONSUMER = "checkpoint/consumer.py"
+CONSUMER_MEMBER = "broker/consumer/membership/consumer_group/member.py"
+CONSUMER_MEMBERSHIP = "broker/consumer/membership/consumer_group/membership.py"
 CUTS = "spark/batches/cuts.py"
 DONE = "tracking/metadata/done.py"
 DRAIN = "assignment/drain.py"
@@ -111,6 +118,7 @@ KEYED = "delivery/lanes/keyed.py"
 LANE = "delivery/lanes/lane.py"
 LANES = "delivery/lanes/queue.py"
 LIMIT = "delivery/lanes/limits.py"
+LISTENER_CALLS = "broker/consumer/membership/listener_calls.py"
 AFTER = "channel/after.py"
 SLOTS = "delivery/workers/slots.py"
 LOCATE = "assignment/position_lookup.py"
@@ -119,15 +127,19 @@ METADATA = "tracking/metadata/codec.py"
 MIDDLEWARE = "handlers/middleware.py"
 NACKS = "nacks/handling.py"
 OWNED = "partitions/client_partitions.py"
+OWNED_SINCE = "broker/consumer/membership/owned_since.py"
 PARTITION = "partitions/partition.py"
 PAUSES = "delivery/lanes/pauses.py"
 PLACES = "delivery/workers/places.py"
 PLANS = "tracking/plans.py"
 POISON = "tracking/poison_watch.py"
 POSITIONS = "assignment/start_policy.py"
+PROTOCOL = "broker/consumer/membership/protocol_choice.py"
 RECORDS = "delivery/runners/record_runner.py"
+RELAY = "channel/outbox_relay.py"
 RETRIES = "failure/routes.py"
 RUNS = "tracking/record_offsets.py"
+SHARED_LIMIT = "delivery/workers/shared_limit.py"
 SKIPS = "verdicts/skips.py"
 SPARK_DISPATCH = "spark/channel/dispatcher.py"
 SPARK_JOB = "spark/channel/batch_job.py"
@@ -1888,11 +1900,216 @@ MUTANTS = (
         "            if not ours:",
     ),
     Mutant(
+        "rows whose events were confirmed are never deleted",
+        RELAY,
+        "        if numbers:",
+        "        if False:",
+    ),
+    Mutant(
+        "the row of an event that the broker refuses is deleted",
+        RELAY,
+        "            self.refused.append((event, text_of(error)))",
+        "            self.confirmed.append(event)",
+    ),
+    Mutant(
+        "an event that is confirmed is sent again until its row is gone",
+        BACKLOG,
+        "            if event.number not in confirmed\n            and (",
+        "            if (",
+    ),
+    Mutant(
+        "refused events keep those behind them from being read",
+        RELAY,
+        "        most = self._most + backlog.refused\n",
+        "        most = self._most\n",
+    ),
+    Mutant(
+        "a full outbox takes more rows",
+        BACKLOG,
+        "        return self.rows is None or self.rows >= self.most_rows",
+        "        return self.rows is None",
+    ),
+    Mutant(
         "a run ends without its outbox",
         "channel/until_end.py",
         "                        and session.hook.is_relayed()\n",
         "",
         "ends",
+    ),
+    # Later, and the time of an attempt
+    Mutant(
+        "a delay of a partition holds up the whole channel",
+        PAUSES,
+        "        self._holds[number] = None if partitions is None else frozenset(partitions)",
+        "        self._holds[number] = None",
+        "later",
+    ),
+    Mutant(
+        "a delay is never over for what waits with its record",
+        PAUSES,
+        "            self._holds.pop(number, None)",
+        "            pass",
+        "later",
+    ),
+    Mutant(
+        "the wait for a broker counts as time of the attempt",
+        ATTEMPT_TIME,
+        "        self._due += max(0.0, now - self._waits_since)",
+        "        self._due += 0.0",
+    ),
+    Mutant(
+        "a wait that outlives its attempt cancels what follows",
+        ATTEMPT_TIME,
+        "        self._timer = None\n        self._waits += 1",
+        "        self._timer = None",
+    ),
+    Mutant(
+        "a cancellation by the application is taken for the timeout of the attempt",
+        ATTEMPT_TIME,
+        "        if isinstance(failed, asyncio.CancelledError) and is_cancelled_by_others:",
+        "        if False:",
+    ),
+    # bytes in flight
+    Mutant(
+        "what is in flight takes no room for bytes",
+        "fetching/byte_budget.py",
+        "    taken_of_shared = sum(max(0, size - own) for size in held.values())",
+        "    taken_of_shared = 0",
+    ),
+    Mutant(
+        "a poll brings all bytes that are there",
+        "broker/client.py",
+        "            if left <= 0:\n                break\n",
+        "",
+    ),
+    Mutant(
+        "what a poll brings takes no room from the next partition",
+        "broker/client.py",
+        "        self._shared = max(0, self._shared - (size - own))",
+        "        pass",
+    ),
+    Mutant(
+        "each of several clients may have all bytes of the channel",
+        "channel/client_roles.py",
+        "        most_bytes = max(1, settings.max_in_flight_bytes // settings.consumers)",
+        "        most_bytes = settings.max_in_flight_bytes",
+    ),
+    # after and limit
+    Mutant(
+        "a record does not wait for the channels before its own",
+        AFTER,
+        "        if self._must_wait():\n            return False",
+        "        if False:\n            return False",
+    ),
+    Mutant(
+        "a batch does not wait for the channels before its own",
+        AFTER,
+        "        if self._must_wait():\n            return inf",
+        "        if False:\n            return inf",
+    ),
+    Mutant(
+        "one handler more than the limit runs",
+        SHARED_LIMIT,
+        "        if self._taken < self.slots:",
+        "        if self._taken <= self.slots:",
+    ),
+    Mutant(
+        "a slot goes to the channel that came last",
+        SHARED_LIMIT,
+        "            if self._queue.popleft().offer():",
+        "            if self._queue.pop().offer():",
+    ),
+    # members of the consumer protocol
+    Mutant(
+        "what the group has given to another is kept",
+        CONSUMER_MEMBER,
+        "        if gone:\n            return RevokeStep(gone)\n",
+        "",
+    ),
+    Mutant(
+        "a member that the group has removed keeps its partitions",
+        CONSUMER_MEMBER,
+        "            return LoseStep(owned) if owned or self.state is _S.REMOVED else None",
+        "            return None",
+    ),
+    Mutant(
+        "a member does not say that it has given up partitions",
+        CONSUMER_MEMBER,
+        "        if tells_all or owned != self._told_owned:",
+        "        if tells_all:",
+    ),
+    Mutant(
+        "what a heartbeat has said that was not answered is not said again",
+        CONSUMER_MEMBER,
+        "        self._tell_all_again()\n        self._is_due = False",
+        "        self._is_due = False",
+    ),
+    Mutant(
+        "a listener does not hear of an epoch that brings nothing",
+        CONSUMER_MEMBER,
+        "        if come or self.epoch != self._announced_epoch:",
+        "        if come:",
+    ),
+    Mutant(
+        "a partition is given up to the next owner before its handlers have ended",
+        LISTENER_CALLS,
+        "        self._reader.stop_reading(step.partitions)\n",
+        "        self._reader.stop_reading(step.partitions)\n"
+        "        isinstance(step, LoseStep) or self._member.done(step)\n",
+    ),
+    Mutant(
+        "records of partitions that are being given up are read on",
+        LISTENER_CALLS,
+        "        self._reader.stop_reading(step.partitions)\n",
+        "",
+    ),
+    Mutant(
+        "a member that heard from a commit that it is out goes on",
+        CONSUMER_MEMBERSHIP,
+        "        if not is_member:\n            self.member.removed(self._now(), 0.0)\n",
+        "",
+    ),
+    Mutant(
+        "a session lasts from the answer to a heartbeat and not from its sending",
+        CONSUMER_MEMBERSHIP,
+        "            self._accepted_at = sent_at",
+        "            self._accepted_at = self._now()",
+    ),
+    Mutant(
+        "no heartbeat is sent when nobody polls, and none says that it leaves",
+        CONSUMER_MEMBERSHIP,
+        "        last = self.member.overdue()\n",
+        "        last = self.member.overdue() and None\n",
+    ),
+    Mutant(
+        "a member whose epoch is fenced tries again",
+        "broker/consumer/membership/consumer_group/heartbeat_answers.py",
+        "    110: HeartbeatAnswer.REMOVED,",
+        "    110: HeartbeatAnswer.RETRY,",
+    ),
+    Mutant(
+        "a commit of before a partition went and came back is sent",
+        OWNED_SINCE,
+        "        if newer:",
+        "        if False:",
+    ),
+    Mutant(
+        "generations begin again when a group was deleted",
+        OWNED_SINCE,
+        "            self._added = max(0, self.generation + 1 - kafka_generation)",
+        "            self._added = 0",
+    ),
+    Mutant(
+        "auto ignores that assignors are named",
+        PROTOCOL,
+        "    return None if assignors is None else CLASSIC",
+        "    return None",
+    ),
+    Mutant(
+        "auto takes the consumer protocol where an operator has switched it off",
+        PROTOCOL,
+        'one["max_version_level"] > 0',
+        "True",
     ),
 )
 
