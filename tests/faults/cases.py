@@ -227,11 +227,13 @@ async def _busy(it: Play) -> None:
 
 
 def owned(life: Life) -> set[Partition]:
-    """The partitions of a member, by its own history."""
+    """The partitions of a member, by its own history. An eager rebalance takes all of them away
+    first, any other one names what comes and goes.
+    """
     given: set[Partition] = set()
     for event in life.events:
         if event.kind == "assigned":
-            given = set(event.partitions)
+            given |= set(event.partitions)
         elif event.kind == "revoked":
             given -= set(event.partitions)
     return given

@@ -31,7 +31,14 @@ from tests.faults.figures import parser, told, until_told
 from tests.faults.owners import rebalances
 from tests.faults.prestarted import Server, forking
 from tests.faults.repeats import oldest, repeats
-from tests.faults.soak_ground import MOST_REPEATED, Ground, Verdict, Watch, staged
+from tests.faults.soak_ground import (
+    MOST_REPEATED,
+    PROTOCOLS,
+    Ground,
+    Verdict,
+    Watch,
+    staged,
+)
 from tests.harness.kafka import KafkaCluster
 
 SESSION_S = 3.0
@@ -61,6 +68,7 @@ class Plan:
     groups: int = 3
     per_second: float = 450.0
     most_minutes: float = 90.0
+    protocol: str = "classic"
 
 
 @dataclass(kw_only=True)
@@ -92,6 +100,7 @@ class Outcome:
             "minutes": round(self.took_s / 60, 1),
             "kills a minute": round(kills / self.took_s * 60, 1),
             "seed": self.plan.seed,
+            "protocol": self.plan.protocol,
             "records": sum(len(one.sent) for one in evidence),
             "lost": sum(len(group.lost) for group in self.groups),
             "commits ahead": sum(one.invariant == "I1" for one in self.violations),
@@ -116,9 +125,8 @@ async def play(bootstrap: str, folder: Path, plan: Plan, server: Server) -> Outc
         grounds = []
         for number in range(plan.groups):
             into = folder / f"group{number}"
-            grounds.append(
-                await stack.enter_async_context(staged(bootstrap, into, SESSION_S, replicas=1))
-            )
+            stage = staged(bootstrap, into, SESSION_S, 1, PROTOCOLS[plan.protocol])
+            grounds.append(await stack.enter_async_context(stage))
 
         def is_over() -> bool:
             enough = (
@@ -176,7 +184,7 @@ async def _kill_one(ground: Ground, draw: random.Random, kills: Counter[str]) ->
     # its port taken.
     await life.exited(ENDS_S)
     ground.disruptions.append(Disruption(life.name, killed_at, time.time()))
-    member.start()
+    ground.start_again(member)
     kills["at work" if life.in_flight else "idle"] += 1
     return killed_at
 
@@ -191,6 +199,12 @@ def main() -> int:
     wanted.add_argument(
         "--per-second", type=float, default=Plan.per_second, help="records (default: %(default)s)"
     )
+    wanted.add_argument(
+        "--protocol",
+        choices=PROTOCOLS,
+        default=Plan.protocol,
+        help="of the members; both: in turn (default: %(default)s)",
+    )
     options = wanted.parse_args()
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     plan = Plan(
@@ -199,6 +213,7 @@ def main() -> int:
         seed=options.seed,
         groups=options.groups,
         per_second=options.per_second,
+        protocol=options.protocol,
     )
     with (
         TemporaryDirectory(prefix="chaos-") as folder,

@@ -1,15 +1,16 @@
 """What a stranger to the group can see: its committed offsets while it runs, every commit, the log
 itself.
 
-Reads past the package, but for how it asks for positions; joins no group and writes nothing.
+Reads past the package, but for how it asks for positions and for the ids of topics; joins no group
+and writes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import struct
 import time
+from base64 import urlsafe_b64decode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -22,10 +23,11 @@ from reactive_kafka.broker.aiokafka.group_positions import error_of
 from reactive_kafka.broker.aiokafka.offset_requests import fetch_request, positions_in
 from reactive_kafka.records import TopicPartition as OurPartition
 from tests.faults.checker import Commit
+from tests.faults.group_records import GroupRecords
 from tests.faults.history import Partition
 from tests.faults.letters import Log, Stored
-from tests.faults.owners import Generation
-from tests.faults.tap import Words
+from tests.faults.owners import GroupEntry
+from tests.harness.kafka import inspector_of
 
 POLL_EVERY_S = 0.1
 CALL_TIMEOUT_S = 3.0
@@ -33,9 +35,6 @@ CALL_TIMEOUT_S = 3.0
 READ_TIMEOUT_S = 30.0
 OFFSETS_TOPIC = "__consumer_offsets"
 ID_HEADER = "id"
-COMMIT_KEYS = (0, 1)
-GROUP_KEY = 2
-GROUP_VERSION = 3
 
 
 class Observer:
@@ -174,7 +173,7 @@ async def read_all_commits(bootstrap: str) -> dict[str, list[Commit]]:
     }
 
 
-async def read_group_logs(bootstrap: str) -> dict[str, list[Generation | Commit]]:
+async def read_group_logs(bootstrap: str) -> dict[str, list[GroupEntry]]:
     """group -> every commit and assignment that the broker ever stored, in its order, from the
     groups' own topic.
 
@@ -187,48 +186,22 @@ async def read_group_logs(bootstrap: str) -> dict[str, list[Generation | Commit]
     finally:
         await admin.close()
     partitions = [TopicPartition(OFFSETS_TOPIC, one["partition"]) for one in topic["partitions"]]
-    logs: dict[str, list[Generation | Commit]] = {}
+    logs: dict[str, list[GroupEntry]] = {}
+    records = GroupRecords(await _topic_names(bootstrap))
     async for record in _everything(bootstrap, partitions):
-        if record.value is None:
-            continue
-        key = Words(record.key)
-        version, group = key.number(">h"), key.text()
-        log = logs.setdefault(group, [])
-        if version in COMMIT_KEYS:
-            place = key.text(), key.number(">i")
-            # After the version: so in all of them, 0 to 4.
-            (offset,) = struct.unpack_from(">q", record.value, 2)
-            log.append(Commit((record.timestamp + 1) / 1000, place, offset, "log"))
-        elif version == GROUP_KEY and Words(record.value).number(">h") == GROUP_VERSION:
-            log.append(_generation(record.timestamp / 1000, record.value))
+        group, entry = records.take(record.timestamp / 1000, record.key, record.value)
+        if entry is not None:
+            logs.setdefault(group, []).append(entry)
     return logs
 
 
-def _generation(t: float, value: bytes) -> Generation:
-    """Source: GroupMetadataValue.json of Kafka, version 3."""
-    words = Words(value)
-    words.number(">h"), words.text()
-    number = words.number(">i")
-    words.text(), words.text(), words.number(">q")
-    owners: dict[Partition, str] = {}
-    for _ in range(words.number(">i")):
-        words.text(), words.text()
-        client = words.text()
-        words.text(), words.number(">i"), words.number(">i"), words.raw()
-        owners |= dict.fromkeys(_assigned(words.raw()), client)
-    return Generation(t, number, owners)
-
-
-def _assigned(assignment: bytes) -> list[Partition]:
-    """Source: ConsumerProtocolAssignment.json of Kafka."""
-    if not assignment:
-        return []
-    words = Words(assignment, 2)
-    found = []
-    for _ in range(words.number(">i")):
-        topic = words.text()
-        found += [(topic, words.number(">i")) for _ in range(words.number(">i"))]
-    return found
+async def _topic_names(bootstrap: str) -> dict[bytes, str]:
+    """id of a topic -> its name."""
+    async with inspector_of(bootstrap) as inspector:
+        topics = await inspector.topics()
+        # Brokers before 2.8 have none.
+        answers = await inspector.topic_ids(topics)
+    return {urlsafe_b64decode(f"{id}=="): topic for one in answers for topic, id in one.ids.items()}
 
 
 async def _everything(

@@ -18,15 +18,43 @@ CLOCK_S = 0.005
 
 
 class Generation(NamedTuple):
-    """An assignment as the coordinator has stored it: partition -> the client id of its owner."""
+    """An assignment of a classic group as the coordinator has stored it: partition -> the client id
+    of its owner.
+    """
 
     t: float
     number: int
     owners: Mapping[Partition, str]
 
 
+class GroupEpoch(NamedTuple):
+    """A group of the consumer protocol begins an epoch: something about its members or topics has
+    changed.
+    """
+
+    t: float
+    number: int
+
+
+class MemberEpoch(NamedTuple):
+    """What the coordinator has stored of one member of a group of the consumer protocol.
+
+    Attributes:
+        epoch: Of the member: its commits have to name it.
+        partitions: What it owns, and what it has not given up yet. Empty once it has left.
+    """
+
+    t: float
+    member: str
+    client: str
+    epoch: int
+    partitions: frozenset[Partition]
+
+
 class Asked(NamedTuple):
-    """A request on the wire to commit an offset."""
+    """A request on the wire to commit an offset; *generation*: of a classic member, or the epoch of
+    one of the consumer protocol.
+    """
 
     t: float
     client: str
@@ -35,24 +63,86 @@ class Asked(NamedTuple):
     offset: int
 
 
-GroupLog = Sequence[Generation | Commit]
+GroupEntry = Generation | GroupEpoch | MemberEpoch | Commit
+GroupLog = Sequence[GroupEntry]
+
+
+class _Owner(NamedTuple):
+    """Who owns a partition, and in which generations or epochs it has done so without interruption.
+
+    Attributes:
+        member: Empty: of a classic group, which names no member ids here.
+    """
+
+    client: str
+    member: str
+    since: int
+    until: int
+
+
+class _Owners:
+    """Who owns each partition, as the log of a group goes on."""
+
+    def __init__(self) -> None:
+        self._of: dict[Partition, _Owner] = {}
+        self._number = -1
+
+    def take(self, entry: Generation | GroupEpoch | MemberEpoch) -> None:
+        if isinstance(entry, Generation):
+            self._number = entry.number
+            self._of = {
+                tp: _Owner(client, "", entry.number, entry.number)
+                for tp, client in entry.owners.items()
+            }
+        elif isinstance(entry, GroupEpoch):
+            self._number = entry.number
+        else:
+            self._take_member(entry)
+
+    def _take_member(self, entry: MemberEpoch) -> None:
+        before = self._of
+        self._of = {
+            tp: owner
+            for tp, owner in before.items()
+            if owner.member != entry.member or tp in entry.partitions
+        }
+        for tp in entry.partitions:
+            owner = before.get(tp)
+            # Of a classic group that is moved to the consumer protocol with its members.
+            is_kept = owner is not None and (
+                owner.member == entry.member or (owner.client == entry.client and not owner.member)
+            )
+            since = owner.since if owner is not None and is_kept else entry.epoch
+            self._of[tp] = _Owner(entry.client, entry.member, since, entry.epoch)
+
+    def may_commit(self, one: Asked) -> bool:
+        owner = self._of.get(one.tp)
+        if owner is None or one.client != owner.client:
+            return False
+        return owner.since <= one.generation <= owner.until
+
+    def describe(self, tp: Partition) -> str:
+        owner = self._of.get(tp)
+        if owner is None:
+            return f"the owner was None, generation {self._number}"
+        since = "" if owner.since == owner.until else f" since {owner.since}"
+        return f"the owner was {owner.client}, generation {owner.until}{since}"
 
 
 def commits_of_strangers(log: GroupLog, asked: Sequence[Asked]) -> Iterator[Violation]:
     """I4: each stored commit was asked for by who owned the partition then, as a member of that
-    generation.
+    generation, or of an epoch in which it has owned the partition without interruption.
     """
     requests: dict[tuple[Partition, int], list[Asked]] = defaultdict(list)
     for one in asked:
         requests[one.tp, one.offset].append(one)
-    now = Generation(0.0, -1, {})
+    owners = _Owners()
     for entry in log:
-        if isinstance(entry, Generation):
-            now = entry
+        if not isinstance(entry, Commit):
+            owners.take(entry)
             continue
-        owner = now.owners.get(entry.tp)
         before = [one for one in requests[entry.tp, entry.offset] if one.t <= entry.t + CLOCK_S]
-        if not any(one.client == owner and one.generation == now.number for one in before):
+        if not any(map(owners.may_commit, before)):
             who = (
                 ", ".join(
                     sorted({f"{one.client} of generation {one.generation}" for one in before})
@@ -62,13 +152,17 @@ def commits_of_strangers(log: GroupLog, asked: Sequence[Asked]) -> Iterator[Viol
             yield Violation(
                 "I4",
                 f"{entry.tp[0]}-{entry.tp[1]}: {entry.offset} was committed at {entry.t:.3f} by {who}; "
-                f"the owner was {owner}, generation {now.number}",
+                f"{owners.describe(entry.tp)}",
             )
 
 
 def rebalances(log: GroupLog, start: float, end: float) -> int:
-    """How many assignments the group was given between two times."""
-    return sum(isinstance(entry, Generation) and start < entry.t < end for entry in log)
+    """How many assignments the group was given between two times; in the consumer protocol, how
+    many epochs it began.
+    """
+    return sum(
+        isinstance(entry, Generation | GroupEpoch) and start < entry.t < end for entry in log
+    )
 
 
 def disturbed(log: GroupLog, still: Sequence[tuple[str, float, float]]) -> Iterator[Violation]:

@@ -39,7 +39,7 @@ from tests.faults.slopes import (
     too_big,
 )
 from tests.faults.soak_acts import ACTS, Done, Play, play_act
-from tests.faults.soak_ground import Verdict, Watch, staged
+from tests.faults.soak_ground import PROTOCOLS, Verdict, Watch, staged
 from tests.faults.tap import CommitTap
 from tests.faults.wire import Bite, ProxiedCluster, proxied
 
@@ -60,6 +60,7 @@ class Plan:
     seed: int
     per_second: float = 250.0
     pause_s: tuple[float, float] = (3.0, 15.0)
+    protocol: str = "classic"
     acts: Sequence[str] = tuple(ACTS)
     growths: Mapping[str, Growth] = field(default_factory=lambda: GROWTHS)
 
@@ -85,6 +86,7 @@ class Outcome:
         return {
             "minutes": round(self.took_s / 60, 1),
             "seed": self.plan.seed,
+            "protocol": self.plan.protocol,
             "records": len(evidence.sent),
             "lost": len(self.verdict.lost),
             "commits on the wire": self.asked,
@@ -143,7 +145,7 @@ async def play(cluster: ProxiedCluster, folder: Path, plan: Plan) -> Outcome:
     began, tap, direct = time.time(), CommitTap(), cluster.past_the_proxies
     async with (
         proxied(cluster) as proxies,
-        staged(direct, folder, SESSION_S, len(cluster.nodes)) as ground,
+        staged(direct, folder, SESSION_S, len(cluster.nodes), PROTOCOLS[plan.protocol]) as ground,
     ):
         for proxy in proxies.values():
             proxy.tap = tap.connection
@@ -232,12 +234,22 @@ def main() -> int:
     wanted.add_argument(
         "--acts", default=",".join(ACTS), help="those that may be drawn, with commas (default: all)"
     )
+    wanted.add_argument(
+        "--protocol",
+        choices=PROTOCOLS,
+        default=Plan.protocol,
+        help="of the members; both: in turn (default: %(default)s)",
+    )
     options = wanted.parse_args()
     # That brokers are away is what we are here for.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     acts = options.acts.split(",")
     plan = Plan(
-        seconds=options.hours * 3600, seed=options.seed, per_second=options.per_second, acts=acts
+        seconds=options.hours * 3600,
+        seed=options.seed,
+        per_second=options.per_second,
+        protocol=options.protocol,
+        acts=acts,
     )
     with TemporaryDirectory(prefix="soak-") as folder, ProxiedCluster() as cluster:
         outcome = asyncio.run(until_told(play(cluster, options.keep or Path(folder), plan)))

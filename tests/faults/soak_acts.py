@@ -74,7 +74,7 @@ async def killed(play: Play) -> Bite:
     assert await life.exited(5) == -signal.SIGKILL
     play.ground.disruptions.append(Disruption(life.name, killed_at, killed_at))
     await asyncio.sleep(play.draw.uniform(0, 3))
-    victim.start()
+    play.ground.start_again(victim)
     return {"processes killed": 1}
 
 
@@ -84,7 +84,7 @@ async def restarted(play: Play) -> Bite:
         life = member.life
         life.send(signal.SIGTERM)
         assert await life.exited(STOPPED_IN_S) == 0, life.tail()
-        await member.start().ready(60)
+        await play.ground.start_again(member).ready(60)
     return {"processes restarted": len(play.others)}
 
 

@@ -7,10 +7,11 @@ import json
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 from uuid import uuid4
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -59,6 +60,17 @@ DRAINED_IN_S = 180.0
 # Number of a record, modulo 1,000 -> what it asks for.
 ASKED = {17: "fail", 353: "unreadable", 691: "slow"}
 
+# Of the members of a group, each of which may have another one.
+Protocol = Literal["classic", "consumer"]
+PROTOCOLS: dict[str, tuple[Protocol, ...]] = {
+    "classic": ("classic",),
+    "consumer": ("consumer",),
+    "both": ("consumer", "classic"),
+}
+"""What ``--protocol`` takes -> the protocols of members, in turn: each time that a member starts
+again it has the next one.
+"""
+
 CONFIG = """
 [kafka]
 bootstrap_servers = "{bootstrap}"
@@ -77,8 +89,7 @@ max_uncommitted = {max_uncommitted}
 drain_timeout = "10s"
 failure_strategy = "dead-letter-queue"
 dead_letter_queue.topic = "{topic}-dead"
-# Its judge knows the assignments of classic members, which name all of their partitions.
-group_protocol = "classic"
+group_protocol = "{protocol}"
 "session.timeout.ms" = {session_ms}
 "heartbeat.interval.ms" = 500
 
@@ -104,6 +115,7 @@ class Ground:
 
     Attributes:
         bootstrap: Where load, observer and judge find the brokers.
+        protocols: Of the members, in turn.
         disruptions: What was done to processes, for the checker.
         failed: What somebody has waited for in vain.
     """
@@ -114,6 +126,7 @@ class Ground:
     load: Load
     observer: Observer
     session_s: float
+    protocols: Sequence[Protocol]
     members: list[Member] = field(default_factory=list)
     disruptions: list[Disruption] = field(default_factory=list)
     failed: list[Violation] = field(default_factory=list)
@@ -136,10 +149,11 @@ class Ground:
         """The histories of all processes up to now."""
         return [event for life in self.lives for event in life.events]
 
-    def config(self, name: str, port: int, bootstrap: str) -> str:
+    def config(self, name: str, port: int, bootstrap: str, protocol: Protocol) -> str:
         """The TOML of a member."""
         return CONFIG.format(
             bootstrap=bootstrap,
+            protocol=protocol,
             topic=self.topic,
             name=name,
             interval=COMMIT_INTERVAL_S,
@@ -154,11 +168,19 @@ class Ground:
         """A member that finds the brokers there, not started yet."""
         port = free_port()
         self.folder.mkdir(parents=True, exist_ok=True)
-        made = Member(
-            name, self.folder, self.config(name, port, bootstrap), port, SERVICE, launch=launch
-        )
+        protocol = self.protocols[len(self.members) % len(self.protocols)]
+        text = self.config(name, port, bootstrap, protocol)
+        made = Member(name, self.folder, text, port, SERVICE, launch=launch)
         self.members.append(made)
         return made
+
+    def start_again(self, member: Member) -> Life:
+        """Start the next process of a member, with the protocol that follows its last one."""
+        if len(self.protocols) > 1:
+            first, second = (f'group_protocol = "{one}"' for one in self.protocols)
+            old, new = (first, second) if first in member.config else (second, first)
+            member.config = member.config.replace(old, new)
+        return member.start()
 
     def tails(self) -> str:
         """The end of what each member has printed."""
@@ -265,7 +287,11 @@ def dead_letters(topic: str) -> str:
 
 @asynccontextmanager
 async def staged(
-    bootstrap: str, folder: Path, session_s: float, replicas: int
+    bootstrap: str,
+    folder: Path,
+    session_s: float,
+    replicas: int,
+    protocols: Sequence[Protocol] = PROTOCOLS["classic"],
 ) -> AsyncIterator[Ground]:
     """New topics, whose group is observed; its processes do not outlive the block."""
     topic = f"orders-{uuid4().hex[:8]}"
@@ -279,7 +305,7 @@ async def staged(
         Load(bootstrap, partitions_of(topic), parcel, CONFIRM_S) as load,
         observer.watching(),
     ):
-        ground = Ground(bootstrap, topic, folder, load, observer, session_s)
+        ground = Ground(bootstrap, topic, folder, load, observer, session_s, protocols)
         try:
             yield ground
         finally:
@@ -324,7 +350,8 @@ class Watch:
             if event.kind == "end":
                 self._ends[event.tp] = max(self._ends.get(event.tp, 0.0), event.t)
             elif event.kind == "assigned":
-                self._owned[life.name] = set(event.partitions)
+                # An eager rebalance has taken all of them away before.
+                self._owned[life.name] = self._owned.get(life.name, set()) | set(event.partitions)
             elif event.kind == "revoked":
                 self._owned[life.name] = self._owned.get(life.name, set()) - set(event.partitions)
         self._seen[life.name] = len(events)

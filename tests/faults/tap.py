@@ -79,6 +79,36 @@ class Words:
         """Bytes; empty where there are none."""
         return self._take(self.number(">i"))
 
+    # Kafka's flexible types, of which lengths are one too many.
+
+    def count(self) -> int:
+        """How many elements, or bytes, follow; 0 also where there is null."""
+        return max(0, self._varint() - 1)
+
+    def short_text(self) -> str:
+        """A compact string; empty where there is none."""
+        return self._take(self.count()).decode()
+
+    def fixed(self, length: int) -> bytes:
+        """So many bytes."""
+        return self._take(length)
+
+    def tags(self) -> None:
+        """Pass the tagged fields, which are nobody's business here."""
+        for _ in range(self._varint()):
+            self._varint()
+            self._take(self._varint())
+
+    def _varint(self) -> int:
+        number = shift = 0
+        while True:
+            byte = self._data[self._at]
+            self._at += 1
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+            shift += 7
+
     def _take(self, length: int) -> bytes:
         begin = self._at
         self._at += max(length, 0)
