@@ -81,7 +81,7 @@ def channel_facts(
         replays_avoided=history.replays_avoided,
         duplicates_dropped=history.duplicates_dropped,
         unsynced_age_s=session.hook.behind_s(),
-        outbox_rows=session.hook.outbox_rows(),
+        outbox=session.hook.outbox(),
         metadata_dropped=commits.room.dropped,
         warnings=tuple(filter(None, (commits.room.warning, *_warnings(settings, session, now)))),
         not_ready=()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from reactive_kafka.checkpoint.outbox import StoredEvent
@@ -25,6 +26,14 @@ class RefusedEvent(NamedTuple):
     size: int
 
 
+@dataclass(slots=True)
+class OutboxTotals:
+    """What the relays of one incoming channel count through all of its sessions."""
+
+    # Events that Kafka has got.
+    relayed: int = 0
+
+
 class OutboxBacklog:
     """The rows of one outgoing channel that this process has to relay.
 
@@ -44,6 +53,9 @@ class OutboxBacklog:
         # How many rows this process has added in total. If it changes while the store is read, the
         # result may or may not include the new rows.
         self.additions = 0
+        # When the first row was written, in seconds since the epoch. None: there is none, or it was
+        # not read yet.
+        self.oldest_at: float | None = None
         # Row numbers of events that the broker has confirmed. The rows are still to be deleted.
         self.confirmed: list[int] = []
         # Row number -> the refused event.
@@ -83,6 +95,7 @@ class OutboxBacklog:
         # the number is too high then, until the table is empty.
         self.rows = rows + self.additions - additions
         self._counted_for = sources
+        self._look_at_rows()
 
     def count_again(self) -> None:
         """Forget the number of rows, because a transaction has ended without an answer."""
@@ -101,6 +114,7 @@ class OutboxBacklog:
         self.confirmed = [number for number in self.confirmed if number not in gone]
         if self.rows is not None:
             self.rows = max(0, self.rows - len(gone))
+        self._look_at_rows()
 
     def read(self, events: Sequence[StoredEvent], *, is_all: bool, additions: int) -> None:
         """Note what the store has returned, when no confirmed row was left to delete.
@@ -109,6 +123,7 @@ class OutboxBacklog:
             is_all: It has no other rows of these partitions.
             additions: What :attr:`additions` was when the store was asked.
         """
+        self.oldest_at = created_at(events[0]) if events else None
         if not is_all:
             return
         there = {event.number for event in events}
@@ -118,6 +133,10 @@ class OutboxBacklog:
         }
         if additions == self.additions:
             self.rows = len(events)
+
+    def _look_at_rows(self) -> None:
+        if self.rows == 0:
+            self.oldest_at = None
 
     def to_send(self, events: Iterable[StoredEvent], now: float) -> list[StoredEvent]:
         """Return those of the events that are to be sent now, in their order."""
@@ -142,6 +161,14 @@ class OutboxBacklog:
         for event, reason in refused:
             again_at = now + REFUSED_AGAIN_S
             self._refused[event.number] = RefusedEvent(reason, again_at, size_of(event))
+
+
+def created_at(event: StoredEvent) -> float | None:
+    """Return when an event was made, in seconds since the epoch."""
+    if event.created_at is not None:
+        return event.created_at
+    timestamp_ms = event.event.record.timestamp_ms
+    return None if timestamp_ms is None else timestamp_ms / 1000
 
 
 def size_of(event: StoredEvent) -> int:

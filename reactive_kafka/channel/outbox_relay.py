@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from anyio import CancelScope
 
 from reactive_kafka.backoff import Backoff, Waits
-from reactive_kafka.channel.outbox_backlog import OutboxBacklog, size_of
+from reactive_kafka.channel.outbox_backlog import OutboxBacklog, OutboxTotals, size_of
 from reactive_kafka.checkpoint.channel_rows import CheckpointRows
 from reactive_kafka.checkpoint.outbox import OutboxStore, StoredEvent
 from reactive_kafka.errors import (
@@ -18,6 +18,7 @@ from reactive_kafka.errors import (
     StoreAwayError,
     text_of,
 )
+from reactive_kafka.observe.facts import OutboxFacts
 from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
 from reactive_kafka.outgoing.queue.receipt import Receipt, receipted
 from reactive_kafka.outgoing.queue.record import OutgoingRecord
@@ -88,7 +89,13 @@ class SentRound:
 class ChannelRelay:
     """Relays the rows of one incoming and one outgoing channel, in the order of their numbers."""
 
-    def __init__(self, rows: CheckpointRows, store: OutboxStore, channel: OutgoingChannel) -> None:
+    def __init__(
+        self,
+        rows: CheckpointRows,
+        store: OutboxStore,
+        channel: OutgoingChannel,
+        totals: OutboxTotals,
+    ) -> None:
         self.name = channel.name
         self.backlog = OutboxBacklog(channel.settings.outbox_max_rows)
         # Outgoing channel -> its rows, as counted last.
@@ -98,6 +105,7 @@ class ChannelRelay:
         self._rows = rows
         self._store = store
         self._channel = channel
+        self._totals = totals
         self._most = min(MOST_EVENTS, channel.settings.max_in_flight)
         self._woken = asyncio.Event()
         self._read_at = 0.0
@@ -212,6 +220,7 @@ class ChannelRelay:
                     await self._count(owned)
         finally:
             sending.drop(frozenset())
+            self._totals.relayed += len(sending.confirmed)
             self.backlog.sent(sending.confirmed, sending.refused, self._rows.clock.monotonic())
         await self._delete_confirmed()
         return bool(sending.confirmed)
@@ -251,6 +260,7 @@ class OutboxRelay:
     Args:
         channels: Those with an outbox that the handlers of the channel send to.
         spawn: Starts the tasks, when the first partition is read.
+        totals: Counts the events that are relayed.
     """
 
     def __init__(
@@ -259,9 +269,11 @@ class OutboxRelay:
         store: OutboxStore,
         channels: Iterable[OutgoingChannel],
         spawn: Spawn,
+        totals: OutboxTotals,
     ) -> None:
         self._clock = rows.clock
-        self._relays = [ChannelRelay(rows, store, channel) for channel in channels]
+        self._totals = totals
+        self._relays = [ChannelRelay(rows, store, channel, totals) for channel in channels]
         self._incoming = rows.channel
         self._spawn = spawn
         self._scopes: list[CancelScope] = []
@@ -329,6 +341,15 @@ class OutboxRelay:
                 return None
             total += relay.backlog.rows
         return total
+
+    def facts(self) -> OutboxFacts:
+        wall = self._clock.wall()
+        ages = [
+            max(0.0, wall - relay.backlog.oldest_at)
+            for relay in self._relays
+            if relay.backlog.oldest_at is not None
+        ]
+        return OutboxFacts(self.rows(), max(ages, default=None), self._totals.relayed)
 
     def not_ready(self) -> list[str]:
         return list(self._reasons())

@@ -6,10 +6,11 @@ Each kind makes the hook by which a session takes part in deliveries and acks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from reactive_kafka.channel.clients import ChannelClients
+from reactive_kafka.channel.outbox_backlog import OutboxTotals
 from reactive_kafka.channel.outbox_relay import OutboxRelay
 from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.checkpoint.channel_rows import CheckpointRows
@@ -75,6 +76,7 @@ class PositionsInStore:
     codec: StateCodec
     # The outgoing channels whose events are rows of the store. Empty: it has no outbox.
     outboxes: Sequence[OutgoingChannel] = ()
+    outbox_totals: OutboxTotals = field(default_factory=OutboxTotals)
 
     def make_hook(self, session: SessionAccess) -> DeliveryHook:
         services = session.services
@@ -87,7 +89,7 @@ class PositionsInStore:
         )
         relay = None
         if self.outboxes and isinstance(self.store, OutboxStore):
-            relay = OutboxRelay(rows, self.store, self.outboxes, session.spawn)
+            relay = OutboxRelay(rows, self.store, self.outboxes, session.spawn, self.outbox_totals)
         return CheckpointHook(
             session.settings, rows, self.codec, session.fail, session.count_duplicates, relay
         )

@@ -23,6 +23,7 @@ from reactive_kafka.errors import (
     NotOwnerError,
     StoreAwayError,
 )
+from reactive_kafka.observe.facts import OutboxFacts
 from reactive_kafka.tasks import HomeLoop
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import verdicts_of
@@ -95,8 +96,8 @@ class CheckpointHook:
             reasons += self._relay.not_ready()
         return reasons
 
-    def outbox_rows(self) -> int | None:
-        return None if self._relay is None else self._relay.rows()
+    def outbox(self) -> OutboxFacts | None:
+        return None if self._relay is None else self._relay.facts()
 
     def is_relayed(self) -> bool:
         return self._relay is None or self._relay.rows() == 0

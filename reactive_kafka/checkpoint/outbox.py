@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from reactive_kafka.checkpoint.store import TransactionalStore
 from reactive_kafka.checkpoint.store_transactions import StoreTransaction
+from reactive_kafka.observe.facts import OutboxFacts
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.verdicts.outbox import OutboxEvent
 
@@ -19,11 +20,13 @@ class StoredEvent(NamedTuple):
     Attributes:
         number: Rows of one partition are relayed in this order. A number is never used again.
         source: The incoming partition whose owner relays the event.
+        created_at: When it was written, in seconds since the epoch. None: the store does not say.
     """
 
     number: int
     source: TopicPartition
     event: OutboxEvent
+    created_at: float | None = None
 
 
 @runtime_checkable
@@ -90,6 +93,9 @@ class Relay(Protocol):
 
     def rows(self) -> int | None:
         """How many rows wait; None: they are being counted."""
+
+    def facts(self) -> OutboxFacts:
+        """Return how many rows wait, and for how long."""
 
     def not_ready(self) -> list[str]:
         """Return what keeps rows from being relayed, for people."""

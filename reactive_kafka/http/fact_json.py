@@ -11,6 +11,7 @@ from reactive_kafka.observe.facts import (
     AppFacts,
     ApplicationIdentity,
     ChannelFacts,
+    OutboxFacts,
     OutgoingFacts,
     PartitionFacts,
     SparkBatchFacts,
@@ -67,6 +68,16 @@ def channels_json(look: Look) -> dict[str, Any]:
     return {
         "incoming": [_incoming_json(channel, look) for channel in look.facts.channels],
         "outgoing": [_outgoing_json(channel, look) for channel in look.facts.outgoing],
+    }
+
+
+def _outbox_json(outbox: OutboxFacts | None) -> dict[str, Any]:
+    oldest_s = None if outbox is None else outbox.oldest_s
+    return {
+        "outbox": None if outbox is None else outbox.text(),
+        "outbox_rows": None if outbox is None else outbox.rows,
+        "outbox_oldest_seconds": None if oldest_s is None else round(oldest_s, 3),
+        "outbox_relayed": None if outbox is None else outbox.relayed,
     }
 
 
@@ -143,7 +154,7 @@ def _incoming_json(channel: ChannelFacts, look: Look) -> dict[str, Any]:
         "replays_avoided": channel.replays_avoided,
         "metadata_dropped": channel.metadata_dropped,
         "unsynced_seconds": None if unsynced_s is None else round(unsynced_s, 3),
-        "outbox_rows": channel.outbox_rows,
+        **_outbox_json(channel.outbox),
         "commits": dict(channel.commits),
         "rebalances": dict(channel.rebalances),
     }

@@ -259,7 +259,7 @@ def _incoming_row(channel: Json, root: str) -> tuple[object, ...]:
     """Return a row for `_CHANNEL_COLUMNS`."""
     name = channel["channel"]
     href = f"{escape(root)}/channels/{quote(name, safe='')}"
-    notes = [channel["reason"], *channel["warnings"]]
+    notes = [channel["reason"], *channel["warnings"], channel["outbox"]]
     about = "; ".join(note for note in notes if note)
     group = [f"group {channel['group']}"] if channel["group"] else []
     if channel["protocol"]:
@@ -323,6 +323,7 @@ def _notes(channel: Json) -> str:
         *(f"paused: {reason}" for reason in channel["paused_by"]),
         *channel["postponed"],
         *channel["warnings"],
+        *filter(None, [channel["outbox"]]),
     ]
     for why in (channel["reason"], channel["stopped_by"]):
         if why is not None and why not in notes:

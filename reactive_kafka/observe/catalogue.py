@@ -224,6 +224,18 @@ OUTBOX_ROWS = _gauge(
     _CHANNEL,
     "Events in the outbox of the incoming channel that Kafka does not have yet.",
 )
+OUTBOX_OLDEST_AGE = _gauge(
+    "outbox_oldest_age_seconds",
+    "seconds",
+    _CHANNEL,
+    "How long the first of these events has been in the table; 0: none waits.",
+)
+OUTBOX_RELAYED = _counter(
+    "outbox_relayed_total",
+    "records",
+    _CHANNEL,
+    "Events of the outbox that this process has written to Kafka.",
+)
 OFFSET_RESETS = _counter(
     "offset_resets_total",
     "partitions",

@@ -106,6 +106,31 @@ def age_histogram() -> DurationHistogram:
     return DurationHistogram(AGE_BUCKETS_S)
 
 
+@dataclass(frozen=True, slots=True)
+class OutboxFacts:
+    """The outbox of one incoming channel."""
+
+    # Events that Kafka does not have yet. None: they are being counted.
+    rows: int | None
+    # How long the first of them has been in the table. None: there is none, or it is not known yet.
+    oldest_s: float | None = None
+    # Events that Kafka has got from this process.
+    relayed: int = 0
+
+    def text(self) -> str | None:
+        """Return what waits, for people; None: nothing does."""
+        if self.rows == 0:
+            return None
+        if self.rows is None:
+            return "the events of the outbox are being counted"
+        waits = (
+            "1 event of the outbox waits"
+            if self.rows == 1
+            else (f"{self.rows:,} events of the outbox wait")
+        )
+        return waits if self.oldest_s is None else f"{waits}, the first for {self.oldest_s:.0f} s"
+
+
 @dataclass(slots=True)
 class PartitionTotals:
     """Counters of one partition of one channel, over all its assignments to this process."""
@@ -254,9 +279,8 @@ class ChannelFacts:
     warnings: tuple[str, ...] = ()
     # Age of the oldest settled record that the checkpoint store lacks. None: it has all of them.
     unsynced_age_s: float | None = None
-    # Events of the outbox that Kafka does not have yet. None: there is no outbox, or they are being
-    # counted.
-    outbox_rows: int | None = None
+    # None: there is no outbox.
+    outbox: OutboxFacts | None = None
     # unprocessed_record_max_age. 0: no record is ever poison.
     poison_limit_s: float = 0.0
     # The probes include it.

@@ -10,6 +10,7 @@ from reactive_kafka.observe.facts import (
     AppFacts,
     ChannelFacts,
     DurationHistogram,
+    OutboxFacts,
     PartitionTotals,
     SparkFacts,
 )
@@ -71,7 +72,10 @@ def _channel(facts: ChannelFacts) -> Iterator[Sample]:
     yield names.REPLAYS_AVOIDED, facts.replays_avoided, channel
     yield names.METADATA_DROPPED, facts.metadata_dropped, channel
     yield names.UNSYNCED_AGE, facts.unsynced_age_s or 0.0, channel
-    yield names.OUTBOX_ROWS, facts.outbox_rows or 0, channel
+    outbox = facts.outbox or OutboxFacts(rows=0)
+    yield names.OUTBOX_ROWS, outbox.rows or 0, channel
+    yield names.OUTBOX_OLDEST_AGE, outbox.oldest_s or 0.0, channel
+    yield names.OUTBOX_RELAYED, outbox.relayed, channel
     yield from _by(names.COMMITS, facts.commits, channel, names.COMMIT_OUTCOMES)
     yield from _by(names.REBALANCES, facts.rebalances, channel, names.REBALANCE_KINDS)
     yield from _by(names.OFFSET_RESETS, facts.resets, channel, names.RESET_TARGETS)

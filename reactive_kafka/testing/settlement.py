@@ -206,8 +206,9 @@ class SettlementCheck:
         if settings.group_id is not None:
             committed_by_group = await self._cluster.positions(settings.group_id)
         committed = self._committed_of_channel(settings, committed_by_group)
-        if self._has_outbox(channel.name) and facts.outbox_rows != 0:
-            count = "an unknown number of" if facts.outbox_rows is None else facts.outbox_rows
+        rows = None if facts.outbox is None else facts.outbox.rows
+        if self._has_outbox(channel.name) and rows != 0:
+            count = "an unknown number of" if rows is None else rows
             unfinished.lines.append(f"channel {channel.name!r}: {count} events wait in the outbox")
         assigned = {partition.partition: partition for partition in facts.partitions}
         commits = settings.commit_strategy in _STRATEGIES_THAT_COMMIT

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.errors import CheckpointError, CommitRefusedError
+from reactive_kafka.observe.facts import OutboxFacts
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery import D, Delivery
@@ -185,11 +186,8 @@ class DeliveryHook(Protocol):
         """Return what keeps positions from being stored, for people."""
         return []
 
-    def outbox_rows(self) -> int | None:
-        """Return how many events of the outbox wait for Kafka.
-
-        None: there is no outbox, or they are being counted.
-        """
+    def outbox(self) -> OutboxFacts | None:
+        """Return what waits in the outbox; None: there is none."""
         return None
 
     def is_relayed(self) -> bool:

@@ -27,6 +27,7 @@ from tests.app.helpers import (
     until,
 )
 from tests.app.test_incremental import cooperative
+from tests.observe.samples import outbox
 
 EVENT_ID = "reactive-kafka-event-id"
 
@@ -81,6 +82,12 @@ def ids(test: TestApp) -> list[str]:
     ]
 
 
+def outbox_rows(test: TestApp) -> int | None:
+    """How many events wait."""
+    found = facts(test).outbox
+    return None if found is None else found.rows
+
+
 @in_virtual_time
 async def test_what_a_handler_sends_and_returns_is_stored_with_its_rows_and_relayed_in_order() -> (
     None
@@ -106,7 +113,7 @@ async def test_what_a_handler_sends_and_returns_is_stored_with_its_rows_and_rela
         assert rows.data == {0: b"x", 1: b"y"}
         assert rows.events == []
         assert row(rows).position == 2
-        assert facts(test).outbox_rows == 0
+        assert outbox_rows(test) == 0
 
 
 @pytest.mark.parametrize("shape", ["message", "batch"])
@@ -284,13 +291,23 @@ async def test_during_an_outage_records_are_acked_and_all_is_relayed_within_10_s
         assert app.health().live.is_up
         await asyncio.sleep(500)
         assert len(rows.events) == 49
-        assert facts(test).outbox_rows == 49
+        found = facts(test).outbox
+        assert found is not None
+        assert (found.rows, found.relayed) == (49, 1)
+        assert found.oldest_s == pytest.approx(500, abs=10)
+        assert found.text() == f"49 events of the outbox wait, the first for {found.oldest_s:.0f} s"
         assert values(test) == [b"0"]
         test.broker.topic_back("events")
         await until(lambda: len(values(test)) == 50, 10)
         await until(lambda: app.health().ready.is_up, 10)
         await until(lambda: rows.events == [])
         assert values(test) == [b"%d" % number for number in range(50)]
+        await until(lambda: facts(test).outbox == outbox(0, relayed=50))
+        # Counters continue when the channel starts again.
+        await app.channel("orders").stop()
+        await app.channel("orders").start()
+        await send(test, b"50")
+        await until(lambda: facts(test).outbox == outbox(0, relayed=51), 30)
 
 
 @in_virtual_time
@@ -447,26 +464,23 @@ async def test_after_a_revocation_the_new_owner_relays_the_rows_and_the_old_one_
 
         return app
 
-    def waiting(test: TestApp) -> int | None:
-        return facts(test).outbox_rows
-
     async with running(make("a"), broker=broker) as first:
         broker.topic_away("events")
         # This one is tried all the time. It is of the partition that b gets.
         await send(first, b"0", partition=1)
-        await until(lambda: waiting(first) == 1)
+        await until(lambda: outbox_rows(first) == 1)
         for number in range(1, 6):
             await send(first, b"%d" % number, partition=(number + 1) % 2)
-        await until(lambda: waiting(first) == 6)
+        await until(lambda: outbox_rows(first) == 6)
         async with running(make("b"), broker=broker) as second:
-            await until(lambda: waiting(first) == waiting(second) == 3, 30)
+            await until(lambda: outbox_rows(first) == outbox_rows(second) == 3, 30)
             await asyncio.sleep(30)
             broker.topic_back("events")
             await until(lambda: rows.events == [], 30)
             # What a had read of the partition of b is not written by a, too.
             await asyncio.sleep(30)
             assert len(ids(first)) == len(set(ids(first))) == 6
-            assert waiting(first) == waiting(second) == 0
+            assert outbox_rows(first) == outbox_rows(second) == 0
     await broker.close()
 
 

@@ -102,3 +102,28 @@ def test_without_other_processes_the_number_is_that_of_the_table(steps: list[str
         elif not backlog.confirmed:
             backlog.read(table, is_all=True, additions=backlog.additions)
         assert backlog.rows == len(table)
+
+
+def test_the_first_row_is_as_old_as_its_event_until_none_is_left() -> None:
+    backlog = OutboxBacklog(10)
+    assert backlog.oldest_at is None
+    backlog.counted(ONE, 2, 0)
+    first, second = (stored(number)._replace(created_at=number * 100.0) for number in (1, 2))
+    backlog.read([first, second], is_all=True, additions=0)
+    assert backlog.oldest_at == 100.0
+    backlog.sent([first], [(second, "too large")], now=0.0)
+    backlog.deleted([1])
+    backlog.read([second], is_all=True, additions=0)
+    assert backlog.oldest_at == 200.0
+    backlog.sent([second], [], now=20.0)
+    backlog.deleted([2])
+    assert (backlog.rows, backlog.oldest_at) == (0, None)
+
+
+def test_a_store_that_keeps_no_times_has_those_of_the_records() -> None:
+    backlog = OutboxBacklog(10)
+    event = stored(1)
+    record = event.event.record._replace(timestamp_ms=17_500)
+    event = event._replace(event=event.event._replace(record=record))
+    backlog.read([event], is_all=True, additions=0)
+    assert backlog.oldest_at == 17.5

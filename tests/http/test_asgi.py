@@ -19,6 +19,7 @@ from tests.observe.samples import (
     batch,
     channel,
     ended,
+    outbox,
     outgoing,
     partition,
     poison,
@@ -354,6 +355,21 @@ async def test_the_page_says_why_a_channel_is_paused_and_what_it_warns_of(
     assert "metadata is dropped" in html
     html = (await client.get("/channels/orders")).text
     assert "<ul><li>paused: lunch</li><li>metadata is dropped</li></ul>" in html
+
+
+async def test_the_page_says_how_many_events_of_an_outbox_wait_and_for_how_long(
+    client: httpx.AsyncClient, served: FactsApp
+) -> None:
+    served.now = app(channel(outbox=outbox(1200, 12.4, relayed=7)))
+    words = "1,200 events of the outbox wait, the first for 12 s"
+    assert words in (await client.get("/")).text
+    assert f"<li>{words}</li>" in (await client.get("/channels/orders")).text
+    (shown,) = (await client.get("/api/channels")).json()["incoming"]
+    assert shown["outbox"] == words
+    assert (shown["outbox_rows"], shown["outbox_oldest_seconds"]) == (1200, 12.4)
+    assert shown["outbox_relayed"] == 7
+    served.now = app(channel(outbox=outbox(0, relayed=8)))
+    assert "of the outbox" not in (await client.get("/")).text
 
 
 async def test_the_policy_lets_nothing_run_but_the_files_of_the_page(

@@ -12,6 +12,7 @@ from reactive_kafka import TopicPartition
 from reactive_kafka.observe.facts import (
     AppFacts,
     ChannelFacts,
+    OutboxFacts,
     OutgoingFacts,
     PartitionFacts,
     PartitionTotals,
@@ -47,6 +48,11 @@ def poison(**changes: Any) -> PoisonFacts:
     """A record unsettled for too long."""
     plain = PoisonFacts(partition=ORDERS_0, offset=17, age_s=61.2345, waiting=42)
     return dataclasses.replace(plain, **changes)
+
+
+def outbox(rows: int | None, oldest_s: float | None = None, relayed: int = 0) -> OutboxFacts:
+    """An outbox with events that wait."""
+    return OutboxFacts(rows, oldest_s, relayed)
 
 
 def channel(**changes: Any) -> ChannelFacts:

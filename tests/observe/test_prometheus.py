@@ -11,6 +11,7 @@ from reactive_kafka.observe.catalogue import CATALOGUE
 from reactive_kafka.observe.facts import (
     AppFacts,
     DurationHistogram,
+    OutboxFacts,
     PartitionTotals,
     TraceExemplar,
 )
@@ -115,6 +116,14 @@ def test_outgoing_channels_and_spark_are_shown() -> None:
     assert value(series, "spark_ready", channel="clicks") == 1
     assert value(series, "spark_ready", channel="views") == 0
     assert value(series, "spark_running_batches", channel="views") == 0
+
+
+def test_an_outbox_says_what_waits_how_long_and_what_was_relayed() -> None:
+    waiting = OutboxFacts(rows=120, oldest_s=12.5, relayed=7)
+    series = scrape(app(channel(outbox=waiting), channel(channel="plain")))
+    for name, found in (("rows", 120), ("oldest_age_seconds", 12.5), ("relayed_total", 7)):
+        assert value(series, f"outbox_{name}", channel="orders") == found
+        assert value(series, f"outbox_{name}", channel="plain") == 0
 
 
 def test_a_histogram_counts_up_to_each_bound_and_everything_at_infinity() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -142,9 +143,17 @@ def stored_events(rows: Sequence[sa.Row[Any]]) -> list[StoredEvent]:
                     row.timestamp_ms,
                 ),
             ),
+            _seconds_of(row.created_at),
         )
         for row in rows
     ]
+
+
+def _seconds_of(created_at: datetime) -> float:
+    # SQLite has no zones: its CURRENT_TIMESTAMP is in UTC.
+    if created_at.tzinfo is None:
+        created_at = created_at.replace(tzinfo=UTC)
+    return created_at.timestamp()
 
 
 def _as_bytes(stored: Any) -> bytes | None:

@@ -268,6 +268,26 @@ ROWS = (
                 _quantiles("send_duration_seconds"),
             ),
             Panel(
+                "Outbox",
+                "Events of each incoming channel that wait for Kafka, and those relayed a second.",
+                "short",
+                (
+                    Query(_sum("outbox_rows"), "{{channel}} waiting"),
+                    Query(_rate("outbox_relayed_total"), "{{channel}} relayed"),
+                ),
+            ),
+            Panel(
+                "Oldest event of the outbox",
+                "How long the first event has waited. It grows while nothing is relayed.",
+                "s",
+                (
+                    Query(
+                        f"max by (channel) (reactive_kafka_outbox_oldest_age_seconds{SEEN})",
+                        "{{channel}}",
+                    ),
+                ),
+            ),
+            Panel(
                 "Outputs lost",
                 "Settled records whose results could not be written.",
                 "short",

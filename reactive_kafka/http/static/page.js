@@ -45,7 +45,7 @@ function badge(channel) {
 }
 
 function aboutChannel(channel) {
-  return [channel.reason, ...channel.warnings].filter(Boolean).join("; ")
+  return [channel.reason, ...channel.warnings, channel.outbox].filter(Boolean).join("; ")
 }
 
 function drawNameAndButtons(cell, channel) {
