@@ -1868,6 +1868,13 @@ MUTANTS = (
         "ends",
     ),
     Mutant(
+        "a member without partitions ends although the group has records left",
+        "channel/until_end.py",
+        "if stored.offset < end:",
+        "if False:",
+        "ends",
+    ),
+    Mutant(
         "a run ends without its retries",
         "channel/until_end.py",
         "                        and await self._are_retries_over(session)\n",
