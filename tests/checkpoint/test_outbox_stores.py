@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import psycopg
 import pytest
 
@@ -134,6 +136,21 @@ async def test_without_an_outbox_send_says_what_is_missing(clients: Clients, gro
     async with store.transaction(group, {TP0: Write(0, Checkpoint(1))}) as connection:
         with pytest.raises(CheckpointError, match="outbox = true"):
             await connection.send(b"x")
+
+
+@every_store
+async def test_a_database_says_when_an_event_was_written(clients: Clients, group: str) -> None:
+    store = opened(clients)
+    await store.count_events(group, [TP0])
+    # Both clocks are of this machine. SQLite's has whole seconds.
+    began = int(time.time())
+    await store_events(store, group, TP0, 0, event("a"))
+    (found,) = await read(store, group, TP0)
+    if clients.kind == "memory":
+        assert found.created_at is None
+    else:
+        assert found.created_at is not None
+        assert began <= found.created_at <= time.time()
 
 
 @every_store
