@@ -123,7 +123,7 @@ format: setup ## Rewrite the code in the project's format
 
 types: setup ## Check types with mypy, strict
 	@$(BIN)/mypy
-	@$(BIN)/mypy benchmarks examples/demo examples/inventory examples/payments/payments examples/bookshop/bookshop $(wildcard tests/typing)
+	@$(BIN)/mypy benchmarks examples/demo examples/inventory examples/notices examples/payments/payments examples/bookshop/bookshop $(wildcard tests/typing)
 
 bench: setup $(TOOLS_VENV)/.ready ## Measure us beside our peers on a real Kafka, on each Python (BENCH_PYTHONS="python3.12 ...", BENCH_ARGS=...)
 	@pythons="$$(scripts/bench-pythons.sh $(TOOLS_VENV)/bin/uv)"; $(BIN)/python -m benchmarks --python $$pythons $(BENCH_ARGS)

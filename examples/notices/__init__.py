@@ -1,0 +1,1 @@
+"""Notices that go out through a slow remote API. See README.md."""
