@@ -90,7 +90,7 @@ NO_RIGHT = (
 NO_LETTERS = "the dead-letter topic 'letters-{}' does not exist, or the right to see it is missing"
 NO_WRITE = "nothing can be written to 'letters-{}' for "
 NO_IDEMPOTENCE = "ClusterAuthorizationFailedError: the right WRITE on a topic is missing, or IDEMPOTENT_WRITE on the"
-NO_CREATE = "CREATE on it is missing, or on the cluster"
+LACKS_CREATE = "CREATE on it is missing, or on the cluster"
 NO_PRODUCE = (
     "TopicAuthorizationFailedError: letters-{}: a right on the topic is missing (READ, or WRITE for"
 )
@@ -393,16 +393,16 @@ async def test_a_declared_topic_is_created_once_the_right_create_is_granted(
     @app.incoming("orders")
     async def handle(message: Message[bytes]) -> None: ...
 
-    app.configure(())
+    app.configure()
     create = ("CREATE", "TOPIC", topic)
     needed = [("READ", "TOPIC", topic), ("WRITE", "TOPIC", topic), ("READ", "GROUP", topic)]
     guarded.grant(USER, needed)
     try:
         found = await asyncio.to_thread(connect_report, app)
         assert (len(found.problems), found.created) == (2, [])
-        assert all(NO_CREATE in problem for problem in found.problems)
+        assert all(LACKS_CREATE in problem for problem in found.problems)
         async with app:
-            await until(lambda: NO_CREATE in reasons(app), "readiness names the right", 20.0)
+            await until(lambda: LACKS_CREATE in reasons(app), "readiness names the right", 20.0)
             assert app.health().live.is_up
             guarded.grant(USER, [create])
             found = await asyncio.to_thread(connect_report, app)
