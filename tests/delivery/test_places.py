@@ -79,6 +79,37 @@ async def test_where_no_place_is_free_it_gets_the_next_that_is_passed_on_in_one_
     await task
 
 
+async def test_who_waits_for_a_place_gets_that_of_a_worker_that_is_abandoned() -> None:
+    rig = Rig(1)
+    first = rig.busy()
+    task, awaited = await rig.parked(first)
+    second = rig.busy()
+    awaited.set_result(True)
+    await turns()
+    assert first.state is WorkerState.RETURNING
+    rig.places.abandon(second)
+    assert (first.state, rig.places.idle) == (WorkerState.RUNNING, 0)
+    await task
+
+
+async def test_who_waits_for_a_place_gets_that_of_a_worker_that_parks() -> None:
+    rig = Rig(1)
+    first = rig.busy()
+    task, awaited = await rig.parked(first)
+    second = rig.busy()
+    awaited.set_result(True)
+    await turns()
+    waiting, done = await rig.parked(second)
+    assert (first.state, rig.places.idle) == (WorkerState.RUNNING, 0)
+    await task
+    assert rig.freed == 1
+    done.set_result(True)
+    await turns()
+    assert second.state is WorkerState.RETURNING
+    rig.places.close()
+    await waiting
+
+
 async def test_an_idle_worker_ends_for_one_that_goes_on() -> None:
     rig = Rig(1)
     first = rig.busy()

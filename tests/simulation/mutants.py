@@ -2021,6 +2021,12 @@ MUTANTS = (
         "        if self._taken <= self.slots:",
     ),
     Mutant(
+        "the place of an abandoned worker goes to nobody who waits for one",
+        PLACES,
+        "        if had_place:\n            self._freed()",
+        "        if had_place:\n            self._place_is_free()",
+    ),
+    Mutant(
         "a slot goes to the channel that came last",
         SHARED_LIMIT,
         "            if self._queue.popleft().offer():",

@@ -20,7 +20,8 @@ class WorkerPlaces:
     A worker has a place from its start, as long as its state is in ``WITH_PLACE``. It gives the
     place up in one of two ways:
 
-    - It parks or is abandoned. The place is free then, and the pool looks who needs it.
+    - It parks or is abandoned. A worker that waits for a place gets it. If there is none, the pool
+      looks who needs it.
     - It ends because another worker is done waiting and wants to continue. The place changes hands
     in
       one step, here, and not when the other task gets its turn. If it were free in between, work
@@ -124,7 +125,7 @@ class WorkerPlaces:
         if self.slots is not None:
             self.slots.leave(worker)
         if not worker.is_abandoned:
-            self._place_is_free()
+            self._freed()
         try:
             await self._isolation.done(worker, awaited)
             if worker.state is WorkerState.PARKED:
@@ -178,7 +179,19 @@ class WorkerPlaces:
             self.slots.leave(worker)
         answer(worker.place, False)
         if had_place:
-            self._place_is_free()
+            self._freed()
+
+    def _freed(self) -> None:
+        """Give a place that has become free to a worker that waits for one, else tell the pool.
+
+        Without that a worker could wait for ever: only workers that end or rest pass places on.
+        """
+        while self.returning:
+            other = self.returning.popleft()
+            if other.state is WorkerState.RETURNING:
+                self._resume(other)
+                return
+        self._place_is_free()
 
     def close(self) -> None:
         """End idle workers; those that wait for a place continue without one. No work will come."""
