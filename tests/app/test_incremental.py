@@ -81,6 +81,21 @@ def cooperative(partitions: int) -> CooperativeBroker:
 
 
 @in_virtual_time
+async def test_members_of_the_consumer_protocol_say_so_and_keep_what_stays_theirs() -> None:
+    broker = make_broker(2)
+    first, second = (Working(group_protocol="consumer") for _ in range(2))
+    async with running(first.app, broker=broker) as test:
+        assert facts(test).protocol == "consumer"
+        async with joining(second.app, broker):
+            await until(lambda: second.app.channel("orders").assignment)
+            moved = set(second.app.channel("orders").assignment)
+            assert len(moved) == 1
+            assert first.rebalances()[:2] == [("assigned", BOTH), ("revoked", moved)]
+            assert all(partitions <= moved for _, partitions in first.rebalances()[1:])
+    await broker.close()
+
+
+@in_virtual_time
 async def test_a_partition_that_stays_is_handled_and_committed_while_another_one_waits_for_its_handler() -> (
     None
 ):
