@@ -29,6 +29,7 @@ from reactive_kafka.errors import OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
 from tests.app.helpers import make_broker, tp, until
 from tests.simulation.loop import run_seeded
+from tests.simulation.scenario import protocol_of
 
 PARTITIONS, RECORDS, KEYS = 2, 40, 5
 STEPS: tuple[Request, ...] = (
@@ -114,6 +115,7 @@ class Chain:
     def member(self) -> App:
         channel: dict[str, Any] = {
             "group_id": "billing",
+            "group_protocol": protocol_of(self.seed),
             "auto_offset_reset": "earliest",
             "commit_interval": "1s",
             "concurrency": self.dice.choice((1, 2, 4)),

@@ -30,6 +30,7 @@ from reactive_kafka.errors import OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.testing import FakeClock, MemoryBroker
 from tests.app.helpers import make_broker, tp
 from tests.simulation.loop import run_seeded
+from tests.simulation.scenario import protocol_of
 
 PARTITIONS, MOST = 3, 40
 GROUP, LETTERS, RETRIES = "billing", "dead-letter-topic-orders", "orders_retry_500"
@@ -173,6 +174,7 @@ class Ends:
             channel["max_in_flight"] = 100
         if self.kind != "ranges without a group":
             channel["group_id"] = GROUP
+        channel["group_protocol"] = protocol_of(self.seed)
         if self.kind == "named":
             channel["assign"] = [f"orders:{number}" for number in range(PARTITIONS)]
         elif self.kind == "whole":

@@ -36,6 +36,7 @@ from reactive_kafka.testing import FakeClock, MemoryBroker
 from tests.app.helpers import Recorder, make_broker, now, tp
 from tests.simulation.clusters import Clusters
 from tests.simulation.loop import run_seeded
+from tests.simulation.scenario import protocol_of
 
 MAIN, OUT, DEAD = "main:9092", "out:9092", "dead:9092"
 PARTITIONS = 2
@@ -145,6 +146,7 @@ class Outage:
         """At its defaults, but for what the seed is about."""
         orders: dict[str, Any] = {
             "group_id": GROUP,
+            "group_protocol": protocol_of(self.seed),
             "auto_offset_reset": "earliest",
             "ordering": self.ordering,
         }

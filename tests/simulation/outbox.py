@@ -28,6 +28,7 @@ from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
 from tests.app.checkpoints import MemoryStore, Outcome, Rows
 from tests.app.helpers import make_broker, tp, until
 from tests.simulation.loop import run_seeded
+from tests.simulation.scenario import protocol_of
 
 PARTITIONS, RECORDS, KEYS = 2, 40, 5
 MOST_ROWS = 12
@@ -92,6 +93,7 @@ class OutboxRun:
     def member(self) -> App:
         channel: dict[str, Any] = {
             "group_id": "billing",
+            "group_protocol": protocol_of(self.seed),
             "auto_offset_reset": "earliest",
             "commit_strategy": "checkpoint",
             "commit_interval": "1s",

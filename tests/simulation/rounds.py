@@ -33,6 +33,7 @@ from reactive_kafka.testing import FakeClock, MemoryBroker
 from tests.app.helpers import Recorder, make_broker, now, tp
 from tests.simulation.held import grows, held, timers
 from tests.simulation.loop import run_seeded
+from tests.simulation.scenario import protocol_of
 
 PARTITIONS, ROUNDS, EACH = 2, 9, 6
 GROUP, LETTERS, RETRIES = "billing", "dead", "orders_retry_500"
@@ -125,6 +126,7 @@ class Rounds:
         dice = self.dice
         orders: dict[str, Any] = {
             "group_id": GROUP,
+            "group_protocol": protocol_of(self.seed),
             "auto_offset_reset": "earliest",
             "commit_interval": dice.choice(("200ms", "1s")),
             "ordering": self.ordering,

@@ -270,6 +270,11 @@ def with_assignment(scenario: Scenario) -> Scenario:
     return scenario
 
 
+def protocol_of(seed: int) -> str:
+    """The group protocol of a seed of another world; by dice of its own, too."""
+    return random.Random(f"protocol {seed}").choice(("classic", "consumer"))
+
+
 def _static(scenario: Scenario) -> Scenario:
     """The scenario, with one application that reads all partitions without joining a group.
 
