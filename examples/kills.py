@@ -30,7 +30,8 @@ STOPS_S = 60.0
 AT_ANY_MOMENT = 0.25
 # So many records are handled before each of the other kills.
 HANDLED = 10
-WORKS_S = 90.0
+# Several killed processes may each keep their partitions for a session: 45 s is Kafka's default.
+WORKS_S = 240.0
 NAMED = 5
 
 
@@ -115,6 +116,11 @@ class Service:
         process.send_signal(signal.SIGTERM)
         return await asyncio.to_thread(process.wait, STOPS_S)
 
+    @property
+    def said(self) -> str:
+        """The end of its output."""
+        return self._log.read_text(errors="replace")[-3000:]
+
     def clean_up(self) -> None:
         """Make sure that it runs no more."""
         if self._process is not None:
@@ -124,8 +130,7 @@ class Service:
     def _running(self) -> subprocess.Popen[bytes]:
         process = self._process
         if process is None or process.poll() is not None:
-            end = self._log.read_text(errors="replace")[-3000:]
-            raise RuntimeError(f"the service has ended by itself:\n{end}")
+            raise RuntimeError(f"the service has ended by itself:\n{self.said}")
         return process
 
 

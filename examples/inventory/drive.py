@@ -213,7 +213,9 @@ class Drive:
         self._topic = f"hosts-{run}"
         self._events = f"host-events-{run}"
         self._letters = f"hosts-refused-{run}"
-        self.database = Database(create_async_engine(database_url))
+        # SQLite waits so long for the lock, asyncpg for a connection.
+        engine = create_async_engine(database_url, connect_args={"timeout": 60})
+        self.database = Database(engine)
         incoming = "REACTIVE_KAFKA__INCOMING__HOSTS__"
         variables = {
             "DATABASE": database_url,
@@ -241,6 +243,10 @@ class Drive:
             async with AIOKafkaProducer(bootstrap_servers=self._kafka) as producer:
                 hosts = Hosts(producer, self._topic, self._draw)
                 await self._play(hosts, kills)
+        except TimeoutError:
+            for service in self._services:
+                print(service.said, file=sys.stderr)
+            raise
         finally:
             for service in self._services:
                 service.clean_up()

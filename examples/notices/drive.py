@@ -146,6 +146,9 @@ class Drive:
             async with AIOKafkaProducer(bootstrap_servers=self._kafka) as producer:
                 customers = Customers(producer, **self._topics, draw=self._draw)
                 await self._play(customers, kills)
+        except TimeoutError:
+            print(self._service.said, file=sys.stderr)
+            raise
         finally:
             self._service.clean_up()
         await self._judge(customers.notices, kills)
@@ -281,16 +284,16 @@ def _runs(starts: list[float]) -> Iterator[list[float]]:
             yield starts[first:end]
 
 
-def impatient(life: list[Call]) -> Iterator[Call]:
+def impatient(life: list[Call]) -> list[Call]:
     """Calls of a channel that had been told to wait for longer."""
-    for told in life:
-        if told.retry_after_s is None or told.ended is None:
-            continue
-        for call in life:
-            is_of_channel = call.topic == told.topic
-            waited = call.began - told.ended
-            if is_of_channel and UNDER_WAY_S < waited < told.retry_after_s:
-                yield call
+    told = [call for call in life if call.retry_after_s is not None]
+    return [call for call in life if any(_is_too_early(call, one) for one in told)]
+
+
+def _is_too_early(call: Call, told: Call) -> bool:
+    if call.topic != told.topic or told.ended is None or told.retry_after_s is None:
+        return False
+    return UNDER_WAY_S < call.began - told.ended < told.retry_after_s
 
 
 def _place(letter: ConsumerRecord) -> str:

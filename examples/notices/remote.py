@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -70,7 +70,12 @@ class Remote:
     async def post(self, request: Request) -> Response:
         """Take a notice."""
         now = asyncio.get_running_loop().time
-        once, notice = request.headers["Idempotency-Key"], await request.json()
+        try:
+            notice = await request.json()
+        except ClientDisconnect:
+            # The service was killed while it sent this.
+            return Response()
+        once = request.headers["Idempotency-Key"]
         call = Call(once, notice["to"], now())
         self.calls.append(call)
         self._at_once += 1
