@@ -68,7 +68,7 @@ class Plan:
     groups: int = 3
     per_second: float = 450.0
     most_minutes: float = 90.0
-    protocol: str = "classic"
+    protocol: str = "both"
 
 
 @dataclass(kw_only=True)

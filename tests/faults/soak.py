@@ -60,7 +60,7 @@ class Plan:
     seed: int
     per_second: float = 250.0
     pause_s: tuple[float, float] = (3.0, 15.0)
-    protocol: str = "classic"
+    protocol: str = "both"
     acts: Sequence[str] = tuple(ACTS)
     growths: Mapping[str, Growth] = field(default_factory=lambda: GROWTHS)
 

@@ -291,7 +291,7 @@ async def staged(
     folder: Path,
     session_s: float,
     replicas: int,
-    protocols: Sequence[Protocol] = PROTOCOLS["classic"],
+    protocols: Sequence[Protocol] = PROTOCOLS["both"],
 ) -> AsyncIterator[Ground]:
     """New topics, whose group is observed; its processes do not outlive the block."""
     topic = f"orders-{uuid4().hex[:8]}"

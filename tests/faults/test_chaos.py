@@ -17,11 +17,10 @@ pytestmark = pytest.mark.kafka
 async def test_kills_at_any_moment_lose_nothing_and_repeat_no_more_than_the_bound(
     kafka: str, tmp_path: Path
 ) -> None:
-    """Row C3 of the faults."""
+    """Row C3 of the faults. Members come back with the other group protocol."""
+    plan = Plan(kills=15, records=3000, seed=1, groups=2, per_second=300)
     with forking() as server:
-        outcome = await play(
-            kafka, tmp_path, Plan(kills=15, records=3000, seed=1, groups=2, per_second=300), server
-        )
+        outcome = await play(kafka, tmp_path, plan, server)
     assert report(outcome.violations) == ""
     summary = outcome.summary()
     assert summary["kills"] >= 15
