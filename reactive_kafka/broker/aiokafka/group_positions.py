@@ -263,7 +263,7 @@ def _refused_partitions(answer: Mapping[str, Any]) -> dict[TopicPartition, Broke
 
 
 def _coordinator(owned: OwnedPartitions) -> CoordinatorRequests:
-    if owned.is_closed():
+    if owned.is_closed:
         raise TransientBrokerError("the client is not started")
     if owned.coordinator is None:
         raise FatalBrokerError(NO_GROUP)

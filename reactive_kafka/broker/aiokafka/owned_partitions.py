@@ -30,8 +30,12 @@ class OwnedPartitions:
         self.group: GroupMembership | None = None
         # Reaches the coordinator of the group. A static assignment may commit to a group, too.
         self.coordinator: CoordinatorRequests | None = None
-        self.is_closed = is_closed
+        self._is_closed = is_closed
         self._reads = reads
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed()
 
     @property
     def generation(self) -> int:
@@ -43,7 +47,7 @@ class OwnedPartitions:
 
     def check_owner(self, partitions: Iterable[TopicPartition], generation: int) -> None:
         """Raise NotOwnerError unless *partitions* were assigned in *generation* and still are."""
-        if self.is_closed():
+        if self.is_closed:
             raise NotOwnerError("the consumer has stopped")
         if self.group is not None:
             self.group.owned.check(partitions, generation)
