@@ -20,7 +20,7 @@ from reactive_kafka.broker.consumer.fetching.fetch_plan import (
 from reactive_kafka.broker.consumer.fetching.fetch_session import SESSION_CODES
 from reactive_kafka.broker.consumer.fetching.fetch_settings import FetchSettings
 from reactive_kafka.broker.consumer.fetching.idle_fetch import IdleFetch, ReadingVersion
-from reactive_kafka.broker.consumer.fetching.metadata_requests import MetadataRequests
+from reactive_kafka.broker.consumer.fetching.metadata_pace import MetadataPace
 from reactive_kafka.broker.consumer.fetching.next_fetches import NextFetches
 from reactive_kafka.broker.consumer.fetching.node_fetch import NodeFetch
 from reactive_kafka.broker.consumer.fetching.prefetch import nodes_to_hurry
@@ -66,7 +66,7 @@ class NodeFetcher:
         # Node -> when its last fetch was sent.
         self._sent_at: dict[int, float] = {}
         self._loop = asyncio.get_running_loop()
-        self._metadata = MetadataRequests(self._loop.time())
+        self._metadata = MetadataPace(self._loop.time())
         self._next = NextFetches(settings)
         # Node -> the task of the fetch that is on its way.
         self._in_flight: dict[int, Task[None]] = {}

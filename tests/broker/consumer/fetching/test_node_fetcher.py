@@ -148,6 +148,18 @@ async def test_a_hurried_node_is_asked_at_once_and_waits_for_nothing(ground: Gro
     assert hurried.repeat_wait_ms is None
 
 
+async def test_the_time_of_each_answered_fetch_is_counted_also_of_repeated_ones(
+    ground: Ground,
+) -> None:
+    await started(ground)
+    await ground.nodes.answers(AWAY, OTHER)
+    assert ground.latencies.take() is None, "it was not answered"
+    await ground.nodes.answers(answer(says(0), says(1), says(2)))
+    assert ground.latencies.take() is not None
+    assert repeated(ground) is not None
+    assert ground.latencies.take() is not None
+
+
 async def test_pauses_seeks_and_releases_are_in_the_next_fetch(ground: Ground) -> None:
     await started(ground)
     ground.reads.pause([partition(0)])

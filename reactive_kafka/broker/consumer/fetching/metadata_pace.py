@@ -8,7 +8,7 @@ PAUSES = Backoff(0.1, 1.0)
 """Between two requests for metadata because of partitions that cannot be fetched."""
 
 
-class MetadataRequests:
+class MetadataPace:
     """When metadata may be asked for, because a leader is not known or has moved.
 
     A partition without a leader (its topic was deleted, or the node with its only replica is away)
