@@ -43,8 +43,7 @@ async def deliver(
     except httpx.TransportError as error:
         raise Later("1s") from error
     if answer.status_code == 429:
-        wait_s = float(answer.headers.get("Retry-After", 1))
-        raise Later(max(wait_s, 0.1), scope="channel")
+        raise Later(float(answer.headers.get("Retry-After", 1)), scope="channel")
     if answer.is_server_error:
         raise Later("500ms")
     if answer.is_client_error:
