@@ -72,7 +72,7 @@ class ReceivingKafka:
 
     def _alter(self, name: str, *change: str) -> None:
         entity = ("--entity-type", "client-metrics", "--entity-name", name)
-        self.cluster.tool("kafka.admin.ConfigCommand", "--alter", *entity, *change)
+        self.cluster.tool("org.apache.kafka.tools.ConfigCommand", "--alter", *entity, *change)
 
     @contextmanager
     def java_consumer(self, topic: str, group: str) -> Iterator[None]:
