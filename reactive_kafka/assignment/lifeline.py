@@ -13,8 +13,13 @@ from reactive_kafka.observe.events import SessionOver, SessionUp
 from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.partitions.client_partitions import ClientPartitions
 from reactive_kafka.partitions.partition import PartitionState
+from reactive_kafka.tasks import aligned_wait_s
 
 LOOK_S = 0.1
+AGAIN_S = 2.0
+"""How often to look when the session ends. That may come nearer: a consumer learns how long its
+session is after its start, and an operator can change it.
+"""
 """How soon it is noticed that the group answers again."""
 
 BEGUN = frozenset({PartitionState.STARTING, PartitionState.READING})
@@ -67,9 +72,10 @@ class Lifeline:
             # A bug, of ours or of the client: it stops this channel, and no other.
             self._fail(error)
             return
-        # A timer and no task: it fires once a session, because each answer moves the end.
+        # A timer and no task: nothing else may keep it from looking in time.
         if left_s < inf:
-            wait_s = left_s if left_s > 0 else LOOK_S
+            again_s = aligned_wait_s(AGAIN_S, self._clock.monotonic())
+            wait_s = min(left_s, again_s) if left_s > 0 else LOOK_S
             self._timer = asyncio.get_running_loop().call_later(wait_s, self.begin, consumer)
 
     def end(self) -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.kafka
 async def produce(servers: str, topic: str, *values: bytes) -> None:
     async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
         for value in values:
-            await producer.send_and_wait(topic, value)
+            await producer.send_and_wait(topic, value, partition=0)
 
 
 async def until_committed(app: App, topic: str, position: int) -> None:

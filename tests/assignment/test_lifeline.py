@@ -17,13 +17,15 @@ class Session:
     """A client whose session ends at a time, and of whom nothing else is asked."""
 
     def __init__(self, ends_at: float) -> None:
-        self._ends_at = ends_at
+        self.ends_at = ends_at
 
     def session_ends_at(self) -> float:
-        return self._ends_at
+        return self.ends_at
 
 
-def watching(ends_in_s: float) -> tuple[Lifeline, Any, list[BaseException]]:
+def watching(
+    ends_in_s: float, session: Session | None = None
+) -> tuple[Lifeline, Any, list[BaseException]]:
     """A lifeline over one partition that is read, whose session ends so soon; the partitions, and
     what failed.
     """
@@ -37,8 +39,8 @@ def watching(ends_in_s: float) -> tuple[Lifeline, Any, list[BaseException]]:
     lifeline = Lifeline(
         context, partitions, partitions._lanes, workers, lambda: None, failed.append
     )
-    session: Any = Session(loop.clock.monotonic() + ends_in_s)
-    lifeline.begin(session)
+    client: Any = session or Session(loop.clock.monotonic() + ends_in_s)
+    lifeline.begin(client)
     return lifeline, partitions, failed
 
 
@@ -49,6 +51,21 @@ async def test_a_client_whose_session_is_over_starts_no_record() -> None:
     assert of(partitions, A)[1].state is LaneState.SUSPENDED
     assert partitions.is_alone
     assert lifeline.not_ready(now()) is not None
+    lifeline.end()
+    assert failed == []
+
+
+@in_virtual_time
+async def test_a_session_that_turns_out_to_be_shorter_ends_no_later_than_it_does() -> None:
+    session = Session(now() + 45.0)
+    lifeline, partitions, failed = watching(45.0, session)
+    # The answer about the group's settings comes a moment after the start.
+    await asyncio.sleep(0.1)
+    session.ends_at = now() + 6.0
+    await asyncio.sleep(5.9)
+    assert of(partitions, A)[1].state is LaneState.OPEN
+    await asyncio.sleep(0.2)
+    assert of(partitions, A)[1].state is LaneState.SUSPENDED
     lifeline.end()
     assert failed == []
 
