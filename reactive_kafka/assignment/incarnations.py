@@ -125,7 +125,8 @@ class Incarnations:
             self._heard[answer.broker] = self._steps
             for name, id in answer.ids.items():
                 self._topics.setdefault(name, _TopicAnswers()).said(answer.broker, id)
-        for name in names:
+        # A topic may be in an older answer, and not in the newer one of the same broker.
+        for name in names & self._topics.keys():
             self._topics[name].decide(by_all=by_all)
 
     def are_in_doubt(self, names: Collection[str]) -> bool:

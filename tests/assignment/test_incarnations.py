@@ -163,6 +163,15 @@ def test_of_a_broker_that_was_asked_again_meanwhile_the_newer_answer_counts() ->
     assert known.id_of("orders") == "b"
 
 
+def test_a_topic_that_the_newer_answer_does_not_have_is_not_known() -> None:
+    known, alone = Incarnations(), frozenset({1})
+    older, newer = known.asks(), known.asks()
+    known.some_answered(newer, [TopicIds(1, {"letters": "x"}, alone)])
+    known.all_answered(older, [said(1, "a", alone)])
+    assert known.id_of("orders") is None
+    assert known.why_undecided(["orders"]) is None
+
+
 def test_a_topic_that_is_created_again_for_ever_takes_no_more_memory() -> None:
     known = believing("0")
     for number in range(1, 1000):
