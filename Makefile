@@ -49,7 +49,7 @@ SPARK_ALONE := broker_away cluster connect connect_ranges engine failures runner
 ALONE := tests/faults tests/examples tests/broker/hazards tests/cli tests/harness tests/release tests/test_docs.py \
     $(SPARK_ALONE:%=tests/spark/test_%.py)
 
-.PHONY: help setup demo docs docs-serve docs-pictures test test-fast faults soak chaos simulate mutants fuzz check lint format types bench bench-check bench-growth bench-micro bench-peers bench-plots bench-rebalance bench-spark constraints audit dist sbom clean
+.PHONY: help setup demo docs docs-serve docs-pictures test test-aiokafka test-fast faults soak chaos simulate mutants fuzz check lint format types bench bench-check bench-growth bench-micro bench-peers bench-plots bench-rebalance bench-spark constraints audit dist sbom clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,11 @@ ifeq ($(PYTEST_ARGS),)
 else
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 endif
+
+AIOKAFKA ?= 0.15.0rc1
+test-aiokafka: setup ## Run the tests of the Kafka client with another version of aiokafka (AIOKAFKA=0.15.0rc1)
+	@$(BIN)/python -m pip install --quiet --no-deps --upgrade --target .cache/aiokafka-$(AIOKAFKA) aiokafka==$(AIOKAFKA)
+	@PYTHONPATH=.cache/aiokafka-$(AIOKAFKA) $(BIN)/python -m pytest -m 'not long_faults' tests/broker $(PYTEST_ARGS)
 
 test-fast: setup ## Run the tests that need no Kafka, no Prometheus, no database and no Spark
 	@$(BIN)/python -m pytest -n 2 -m '$(FAST)' $(PYTEST_ARGS)

@@ -48,8 +48,8 @@ def test_the_page_names_the_versions_of_kafka_that_tests_start() -> None:
 
 def test_the_page_names_the_versions_that_are_allowed() -> None:
     (aiokafka,) = [one for one in PROJECT["dependencies"] if one.startswith("aiokafka")]
-    assert aiokafka == "aiokafka>=0.14,<0.15"
-    assert "| 0.14 |" in row("aiokafka")
+    assert aiokafka == "aiokafka>=0.14,<0.16"
+    assert "| 0.14 and 0.15 |" in row("aiokafka")
     assert "pyspark>=4.0,<4.2" in PROJECT["optional-dependencies"]["spark"]
     assert "| 4.0 and 4.1 |" in row("PySpark")
 

@@ -96,9 +96,9 @@ class SparkBatch:
         ignored. The channel's serializers, middleware and counts do not apply.
 
         Args:
-            df: A DataFrame with the column value, and if wanted key, headers and partition: string
-                or binary, string or binary, array<struct<key:string,value:binary>>, int. Without a
-                partition the key chooses it.
+            df: A DataFrame with the column value (string or binary), and if wanted key (string or
+                binary), headers (``array<struct<key:string,value:binary>>``) and partition (int).
+                Without a partition the key chooses it.
             channel: The name of an outgoing channel of a topic.
 
         Raises:

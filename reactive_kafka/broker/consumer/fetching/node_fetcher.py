@@ -33,7 +33,7 @@ ANSWERED_S = 0.5
 METADATA_S = 15.0
 """How old the metadata may become while answers to fetches show that brokers are there."""
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("reactive_kafka.fetches")
 
 
 class NodeFetcher:
