@@ -161,11 +161,12 @@ def _speed(cells: Cells) -> tuple[str, str]:
 
 def with_tables(readme: str, results: str) -> str:
     """The README with the tables of *results* between their marks."""
-    text = _between(readme, "peers: safety", safety(results))
-    return _between(text, "peers: speed", speed(results))
+    text = between(readme, "peers: safety", safety(results))
+    return between(text, "peers: speed", speed(results))
 
 
-def _between(text: str, mark: str, lines: Sequence[str]) -> str:
+def between(text: str, mark: str, lines: Sequence[str]) -> str:
+    """The text with these lines between the two marks of this name."""
     before, rest = text.split(f"<!-- {mark} -->\n")
     _, after = rest.split(f"<!-- /{mark} -->\n")
     table = "\n".join(lines)

@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator, Sequence
 
 from benchmarks import machine, report
-from benchmarks.peers.homes import ROOT, version
+from benchmarks.peers.homes import version
 from benchmarks.peers.processes import FailedError
-from benchmarks.rebalances import homes, page, scene
+from benchmarks.rebalances import front_page, homes, page, scene
 from benchmarks.rebalances.judge import RestartVerdict
 from benchmarks.rebalances.plan import (
     MEMBERS,
@@ -27,7 +27,6 @@ from benchmarks.rebalances.plan import (
 )
 from reactive_kafka.broker.jars import KAFKA_VERSION
 
-RESULTS = ROOT / "benchmarks" / "rebalance_results.md"
 BROKER = {"group.consumer.session.timeout.ms": str(int(SESSION_S * 1e3))}
 """Kafka's own default, which our local broker shortens."""
 
@@ -66,9 +65,12 @@ def main() -> int:
     print("\n" + text)
     is_whole = len(rows) == len(ROWS) and size == scene.Size()
     if given.write and is_whole:
-        RESULTS.write_text(text)
+        front_page.RESULTS.write_text(text)
+        front_page.main()
     elif given.write:
-        print(f"{RESULTS.name} is as before: only a whole run of the default size writes it")
+        print(
+            f"{front_page.RESULTS.name} is as before: only a whole run of the default size writes it"
+        )
     return 1 if failures else 0
 
 
@@ -128,7 +130,10 @@ def _arguments() -> argparse.Namespace:
         "--bootstrap", help="host:port of a Kafka that runs already (default: start one)"
     )
     parser.add_argument(
-        "--no-write", dest="write", action="store_false", help=f"leave {RESULTS.name} alone"
+        "--no-write",
+        dest="write",
+        action="store_false",
+        help=f"leave {front_page.RESULTS.name} alone",
     )
     return parser.parse_args()
 

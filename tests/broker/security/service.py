@@ -166,10 +166,14 @@ class Service:
 
     async def _values(self, topic: str) -> list[bytes | None]:
         partition = TopicPartition(topic, 0)
+        async with AIOKafkaConsumer(bootstrap_servers=self._open) as consumer:
+            consumer.assign([partition])
+            # Not the end of what is committed: the broker writes the end of a transaction after it
+            # has answered to its commit.
+            end = (await consumer.end_offsets([partition]))[partition]
         settings = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
         async with AIOKafkaConsumer(bootstrap_servers=self._open, **settings) as consumer:
             consumer.assign([partition])
-            end = (await consumer.end_offsets([partition]))[partition]
             found: list[bytes | None] = []
             while await consumer.position(partition) < end:
                 for records in (await consumer.getmany(partition, timeout_ms=200)).values():
