@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.rebalances import page, scene
+from benchmarks.rebalances import front_page, page, scene
 from benchmarks.rebalances.diary import (
     VALUE_BYTES,
     Change,
@@ -277,6 +277,27 @@ def test_the_page_has_every_contender_and_says_what_was_not_measured() -> None:
         assert f"- {one.name}: {one.settings}." in text
     tables = {text_line.count("|") for text_line in text.splitlines() if text_line.startswith("|")}
     assert len(tables) == 1
+
+
+def test_the_short_table_has_what_the_page_says_of_each_contender_that_was_measured() -> None:
+    measured = RestartVerdict(
+        sent=48_000,
+        kept_revoked=7,
+        moved=20.0,
+        untouched_pause_s=None,
+        moved_pause_s=0.5,
+        age_p99_s=0.125,
+        duplicates=3,
+        lost=1,
+        load_gap_s=0.1,
+    )
+    text = page.page(
+        {OURS: measured}, {"FastStream, sticky": "it ended"}, size=scene.Size(), circumstances=[]
+    )
+    short = front_page.table(text)
+    assert short[2:] == [f"| **{OURS}** | 7 | – | 0.50 s | 0.12 s | 3 | **1** |"]
+    marked = f"before\n<!-- {front_page.MARK} -->\nold\n<!-- /{front_page.MARK} -->\nafter\n"
+    assert front_page.with_table(marked, text).splitlines()[2:-2] == short
 
 
 def test_what_a_row_runs_is_there() -> None:
