@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from reactive_kafka.broker.client import ByteRoom, Consumer, Poll, RebalanceListener
 from reactive_kafka.broker.client_wrapper import ClientWrapper
-from reactive_kafka.errors import BrokerError
+from reactive_kafka.errors import BrokerError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tasks import Handle
 
@@ -22,6 +22,14 @@ logger = logging.getLogger(__name__)
 
 # How long to wait for a running commit at the end.
 END_S = 5.0
+LAST_S = 2.0
+"""For how long a last commit that has failed is tried again.
+
+A member learns its new epoch from a heartbeat. So the group may refuse the first commit after a
+rebalance, and nobody would store the positions later.
+"""
+AGAIN_S = 0.1
+"""Between these attempts."""
 
 
 def with_auto_commit(consumer: Consumer, properties: Mapping[str, object]) -> Consumer:
@@ -75,26 +83,42 @@ class CommittingConsumer(ClientWrapper[Consumer]):
             if ticking is not None:
                 ticking.cancel()
                 await asyncio.wait([ticking.task], timeout=END_S)
-                await self._commit()
+                await self._commit_last()
         finally:
             self._is_leaving()
             await self._inner.stop()
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         await self._listener.on_revoked(partitions)
-        await self._commit()
+        await self._commit_last()
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         self._generation = generation
         await self._listener.on_assigned(partitions, generation)
 
-    async def _commit(self) -> None:
-        if self._interval_s is not None:
-            async with self._one_commit_at_a_time:
-                await self._commit_moved()
+    async def _commit(self) -> bool:
+        """Commit what has moved; False if another attempt may help."""
+        if self._interval_s is None:
+            return True
+        async with self._one_commit_at_a_time:
+            return await self._commit_moved()
 
-    async def _commit_moved(self) -> None:
-        """Try once to commit what has moved. Reports a failure, which the next try repeats."""
+    async def _commit_last(self) -> None:
+        """Commit what has moved, because nothing is committed after this."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LAST_S
+        while True:
+            is_done = await self._commit()
+            if is_done or loop.time() + AGAIN_S >= until:
+                return
+            await asyncio.sleep(AGAIN_S)
+
+    async def _commit_moved(self) -> bool:
+        """Try once to commit what has moved. Reports a failure, which the next try repeats.
+
+        Returns:
+            False if another attempt may help.
+        """
         raise NotImplementedError
 
     def _is_leaving(self) -> None:
@@ -122,7 +146,7 @@ class AutoCommit(CommittingConsumer):
             self._stored.pop(partition, None)
         await super().on_assigned(partitions, generation)
 
-    async def _commit_moved(self) -> None:
+    async def _commit_moved(self) -> bool:
         positions = self._inner.positions()
         moved = {
             partition: position
@@ -130,11 +154,12 @@ class AutoCommit(CommittingConsumer):
             if self._stored.get(partition) != position
         }
         if not moved:
-            return
+            return True
         offsets = {partition: Committed(position) for partition, position in moved.items()}
         try:
             await self._inner.commit(offsets, self._generation)
         except BrokerError as error:
             logger.warning("auto commit: %s: %s", type(error).__name__, error)
-        else:
-            self._stored.update(moved)
+            return not isinstance(error, TransientBrokerError)
+        self._stored.update(moved)
+        return True

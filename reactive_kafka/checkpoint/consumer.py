@@ -290,7 +290,7 @@ class CheckpointConsumer(CommittingConsumer):
         except StoreAwayError as error:
             raise OutcomeUnknownError(str(error)) from error
 
-    async def _commit_moved(self) -> None:
+    async def _commit_moved(self) -> bool:
         """Commit to Kafka the positions that only the store has."""
         moved = {}
         for partition, client_partition in self._partitions.items():
@@ -298,25 +298,26 @@ class CheckpointConsumer(CommittingConsumer):
             if committed is not None:
                 moved[partition] = committed
         if not moved:
-            return
+            return True
         try:
             async with asyncio.timeout(KAFKA_DEADLINE_S):
                 await self._send(moved)
         except NotOwnerError:
             # The assignment is over: the next owner commits.
-            return
+            return True
         except PositionsRefusedError as error:
             self._report_failing(str(error))
             refused: Collection[TopicPartition] = error.refused.keys()
         except (BrokerError, TimeoutError) as error:
             self._report_failing(str(error) or "no answer in time")
-            return
+            return not isinstance(error, TransientBrokerError)
         else:
             self._failing = None
             refused = ()
         for partition, committed in moved.items():
             if partition not in refused:
                 self._partitions[partition].in_kafka = committed
+        return True
 
     def _report_failing(self, reason: str) -> None:
         if reason != self._failing:

@@ -446,6 +446,23 @@ async def test_what_an_earlier_owner_stores_while_the_row_is_claimed_is_not_writ
 
 
 @in_virtual_time
+async def test_kafka_gets_the_stored_positions_on_stop_although_the_group_has_just_moved_on() -> (
+    None
+):
+    rows, seen = Rows(), Seen()
+    app = app_on(rows, checkpoint={"kafka_commit_interval": "1h"})
+    counting(app, seen)
+    broker = make_broker()
+    async with running(app, broker=broker) as test:
+        await send(test, b"1")
+        await test.settled()
+        broker.fail_next("commit", TransientBrokerError("the group may have moved on"))
+        await test.app.stop()
+    assert positions(broker) == [1]
+    await broker.close()
+
+
+@in_virtual_time
 async def test_kafka_gets_the_stored_positions_now_and_then_and_its_failure_is_told_and_tried_again() -> (
     None
 ):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import Message
+from reactive_kafka import Message, TransientBrokerError
 from reactive_kafka.testing import TestApp
 from tests.app.handlers import note_offsets
 from tests.app.helpers import (
@@ -64,6 +64,41 @@ async def test_the_client_commits_what_it_has_handed_out_and_counts_are_not_ours
         assert facts(test).commits == {"ok": 0, "failed": 0, "unknown": 0}
         assert test.app.health().status == "UP"
         await test.app.stop(drain=False)
+
+
+STALE = TransientBrokerError("STALE_MEMBER_EPOCH: the group may have moved on")
+
+
+@in_virtual_time
+async def test_the_clients_last_commit_is_tried_again_when_the_group_has_just_moved_on() -> None:
+    seen: list[int] = []
+    app = make_app(commit_strategy="ignore", enable_auto_commit=True)
+    note_offsets(app, seen)
+    async with running(app) as test:
+        await send(test, b"", b"")
+        await until(lambda: len(seen) == 2)
+        test.broker.fail_next("commit", STALE)
+        await rebalanced(test)
+        assert committed(test) == 2
+        await send(test, b"")
+        await until(lambda: len(seen) == 3)
+        test.broker.fail_next("commit", STALE)
+        await test.app.stop()
+        assert committed(test) == 3
+
+
+@in_virtual_time
+async def test_a_stop_does_not_wait_long_for_a_commit_that_the_group_keeps_refusing() -> None:
+    seen: list[int] = []
+    app = make_app(commit_strategy="ignore", enable_auto_commit=True)
+    note_offsets(app, seen)
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: len(seen) == 1)
+        test.broker.fail_next("commit", STALE, times=10_000)
+        began = asyncio.get_running_loop().time()
+        await test.app.stop()
+        assert asyncio.get_running_loop().time() - began < 5
 
 
 @pytest.mark.parametrize("auto", [False, True])
