@@ -70,7 +70,7 @@ ROWS = (
         family="ours",
         settings=(
             f"{_OURS}, the default `group_protocol`. It sends a heartbeat every 0.75 s at least, "
-            "and every 0.25 s for 10 s after a change"
+            "and every 0.25 s for 4 s after a change"
         ),
     ),
     Restarted(

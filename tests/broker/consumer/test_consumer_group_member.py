@@ -346,7 +346,19 @@ def test_heartbeats_are_close_together_after_a_change_and_then_less_so() -> None
     played.beat(5.0)
     assert played.member.due_at() == 5.0 + SETTLING_BEAT_S
     played.beat(50.0)
-    assert played.member.due_at() == 50.0 + QUICK_BEAT_S
+    assert 50.0 < played.member.due_at() <= 50.0 + QUICK_BEAT_S
+
+
+@pytest.mark.parametrize("now", [50.0, 50.01, 50.2499, 50.25, 50.3, 12_345.678])
+def test_members_of_a_process_send_their_heartbeats_together(now: float) -> None:
+    one, other = joined(), joined()
+    one.beat(now)
+    other.beat(now + 1e-3)
+    gap_s = other.member.due_at() - one.member.due_at()
+    assert gap_s in (0.0, pytest.approx(QUICK_BEAT_S))
+    one.beat(one.member.due_at() + 1e-3)
+    other.beat(other.member.due_at() + 1e-3 - gap_s)
+    assert one.member.due_at() == other.member.due_at()
 
 
 def test_a_member_that_was_removed_loses_everything_at_once_and_joins_again() -> None:
