@@ -1,4 +1,7 @@
-"""A member with many partitions while another one joins its group, and when that one has left."""
+"""A member with many partitions while another one joins its group, and when that one has left.
+
+Both are of the classic protocol and eager: everything is revoked, as with the raw client.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,7 @@ async def _play(job: Job, watch: Watch, kind: str) -> None:
 async def ours(job: Job) -> Figures:
     """An application with one channel."""
     watch = Watch()
-    app = make_app(job, auto_offset_reset="latest")
+    app = make_app(job, auto_offset_reset="latest", group_protocol="classic")
 
     @app.incoming("bench-0")
     async def handle(payload: bytes) -> None:
@@ -123,7 +126,7 @@ async def ours(job: Job) -> Figures:
 
 async def our_member(job: Job) -> Figures:
     """The other member, until the process is ended."""
-    app = make_app(job, auto_offset_reset="latest")
+    app = make_app(job, auto_offset_reset="latest", group_protocol="classic")
 
     @app.incoming("bench-0")
     async def handle(payload: bytes) -> None:

@@ -54,9 +54,11 @@ def with_table(page: str, results: str) -> str:
 
 
 def main() -> None:
-    """Write the table into the pages."""
+    """Write the table into those of the pages that have its marks."""
     for page in PAGES:
-        page.write_text(with_table(page.read_text(), RESULTS.read_text()))
+        text = page.read_text()
+        if f"<!-- {MARK} -->" in text:
+            page.write_text(with_table(text, RESULTS.read_text()))
 
 
 if __name__ == "__main__":
