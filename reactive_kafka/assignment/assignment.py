@@ -109,7 +109,7 @@ class Assignment:
             return
         self._last.began = self._clock.monotonic()
         if not self._owned.is_ending:
-            # The revocation is over, and with it its wait for handlers. A stop goes on waiting.
+            # The revocation is over, and its wait for handlers, too. A stop keeps waiting.
             self.drain.end()
         self._owned.assign(generation, partitions)
         # The answer to a commit that was sent before says nothing about this assignment.

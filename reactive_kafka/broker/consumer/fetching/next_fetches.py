@@ -26,7 +26,7 @@ class NextFetches:
         self._isolation_level = ISOLATION_LEVELS[settings.isolation_level]
         # Node -> its last fetch.
         self._last: dict[int, NodeFetch] = {}
-        # The fetches of ``_last`` were made when partitions had begun anew so often.
+        # How often partitions had started again when the fetches of ``_last`` were made.
         self._restarts = 0
         self._turn = 0
 
@@ -84,7 +84,7 @@ class NextFetches:
         return fetch
 
     def is_last(self, fetch: NodeFetch, restarts: int) -> bool:
-        """True if a fetch is the last one of its node, and no partition has begun anew since."""
+        """True if a fetch is the last one of its node, and no partition has started again since."""
         return restarts == self._restarts and self._last.get(fetch.node) is fetch
 
     def _limits(self, held_since: float | None, now: float, *, is_hurried: bool) -> FetchLimits:

@@ -40,7 +40,7 @@ class ReadPartitions:
         self.failed: dict[TopicPartition, ReadPartition] = {}
         self.left_bytes = 0
         self.version = 0
-        # Grows when the state of a partition begins anew: its end is not known then.
+        # Grows when a partition starts again with a new state: its end is not known then.
         self.restarts = 0
         self._changed = changed
         self._wake = wake
