@@ -92,6 +92,19 @@ async def test_who_waits_for_a_place_gets_that_of_a_worker_that_is_abandoned() -
     await task
 
 
+async def test_who_has_just_got_a_place_may_be_abandoned_before_it_goes_on() -> None:
+    rig = Rig(1)
+    first = rig.busy()
+    task, awaited = await rig.parked(first)
+    second = rig.busy()
+    awaited.set_result(True)
+    await turns()
+    rig.places.abandon(second)
+    rig.places.abandon(first)
+    await task
+    assert first.state is WorkerState.ABANDONED
+
+
 async def test_who_waits_for_a_place_gets_that_of_a_worker_that_parks() -> None:
     rig = Rig(1)
     first = rig.busy()

@@ -134,7 +134,8 @@ class WorkerPlaces:
             self.abandon(worker)
             raise
         finally:
-            if worker.is_abandoned:
+            # One that was abandoned after it got its place is past this state already.
+            if worker.state is WorkerState.ABANDONED_PARKED:
                 worker.follow("resume")
 
     async def _return(self, worker: Worker) -> None:
