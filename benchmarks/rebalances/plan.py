@@ -69,7 +69,7 @@ ROWS = (
         run="rebalances.contenders.ours:consumer",
         family="ours",
         settings=(
-            f"{_OURS}, the default `group_protocol`. It sends a heartbeat every 0.75 s at least, "
+            f"{_OURS}, the default `group_protocol`. It sends a heartbeat at least every 0.75 s, "
             "and every 0.25 s for 4 s after a change"
         ),
     ),

@@ -116,7 +116,9 @@ class FetchAnswers:
     def _keep(
         self, asked: AskedPartition, row: PartitionAnswer, asked_bytes: int, now: float
     ) -> int:
-        """Keep the records of a partition. Returns the size of its first batch; 0: there is none.
+        """Keep the records of a partition.
+
+        Returns the size of its first batch in bytes, 0 without one.
 
         An error takes their place if they do not begin with a batch.
         """

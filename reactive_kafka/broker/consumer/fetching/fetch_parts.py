@@ -13,7 +13,7 @@ from reactive_kafka.records import TopicPartition
 
 
 class NodeConnections(Protocol):
-    """Connections to the nodes of a cluster, and what is known of it."""
+    """Connections to the nodes of a cluster, and its metadata."""
 
     async def send(self, fetch: NodeFetch) -> FetchAnswer:
         """Send a fetch to its node, and return the answer.

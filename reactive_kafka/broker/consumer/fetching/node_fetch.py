@@ -176,7 +176,7 @@ class PreparedFetch:
         return self._content
 
     def parse_response_header(self, buffer: BytesIO) -> ResponseHeader:
-        """Read the header of an answer that nobody waits for any more."""
+        """Read the header of an answer whose caller has given up."""
         return ResponseHeader(_NUMBER.unpack(buffer.read(HEADER_BYTES))[0])
 
     def read_answer(self, frame: memoryview) -> FetchAnswer:

@@ -147,7 +147,7 @@ class RecordPoller:
             else:
                 records = reader.take_bytes(budget, most_bytes)
         except BrokerError:
-            # It is fetched again, unless somebody moves the position.
+            # It is fetched again, unless a seek moves the position.
             state.retry_at = asyncio.get_running_loop().time() + RETRY_S
             raise
         finally:

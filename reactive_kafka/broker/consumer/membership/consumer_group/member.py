@@ -103,7 +103,7 @@ class ConsumerGroupMember:
         self._topics: frozenset[str] = frozenset()
         # Topic id -> name, for all topics of targets so far.
         self._names: dict[bytes, str] = {}
-        # What is owned -> how the broker names it.
+        # Owned partition -> the broker's name for it.
         self._ids: dict[TopicPartition, TopicIdPartition] = {}
         self._target: frozenset[TopicIdPartition] | None = None
         # The epoch that the listener was told of last. None: of none of this membership.
@@ -290,7 +290,7 @@ class ConsumerGroupMember:
                     self._ids[name] = assigned
         self.owned.assign(step.partitions, self.epoch)
         if step.partitions:
-            # The broker is told at once that this member has them.
+            # Tell the broker at once that this member has them.
             self._is_due = True
 
     def done(self, step: RebalanceStep) -> None:
