@@ -156,6 +156,30 @@ def commits_of_strangers(log: GroupLog, asked: Sequence[Asked]) -> Iterator[Viol
             )
 
 
+class LeftBehind(NamedTuple):
+    """A member of the classic protocol loses all that it owns, through no fault of its own.
+
+    The last member of the consumer protocol was gone, so the broker made the group a classic one
+    again. Its generation is the group's epoch, and the member had not reached that: its commits and
+    heartbeats are refused with ILLEGAL_GENERATION.
+    """
+
+    t: float
+    client: str
+
+
+def left_behind(log: GroupLog) -> Iterator[LeftBehind]:
+    """Each member that was left behind when the broker made its group a classic one again."""
+    epochs: dict[str, int] = {}
+    for entry in log:
+        if isinstance(entry, MemberEpoch) and entry.epoch >= 0:
+            epochs[entry.client] = entry.epoch
+        elif isinstance(entry, Generation):
+            behind = [client for client, epoch in epochs.items() if epoch < entry.number]
+            yield from (LeftBehind(entry.t, client) for client in behind)
+            epochs.clear()
+
+
 def rebalances(log: GroupLog, start: float, end: float) -> int:
     """How many assignments the group was given between two times; in the consumer protocol, how
     many epochs it began.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from math import inf
 from typing import NamedTuple
@@ -54,9 +54,7 @@ def too_many_repeated(
     A repeat counts for the last fault before it: a process that lives for hours is frozen and cut
     off many times.
     """
-    hit: dict[str, list[float]] = defaultdict(list)
-    for one in sorted(disruptions, key=lambda one: one.start):
-        hit[one.process].append(one.start)
+    hit = _hit(disruptions)
     for (process, _), number in Counter(
         (repeat.process, bisect_right(hit[repeat.process], repeat.again))
         for repeat in repeats(events)
@@ -69,15 +67,23 @@ def too_many_repeated(
 
 
 def oldest(events: Iterable[Event], disruptions: Iterable[Disruption]) -> float:
-    """How long before the end of its process the oldest record had ended that was repeated, in
-    seconds; 0: none.
+    """How long before the fault that had it repeated the oldest repeated record had ended, in
+    seconds; 0: none was.
     """
-    cut: Mapping[str, float] = {one.process: one.start for one in disruptions}
+    hit = _hit(disruptions)
     return max(
         (
-            cut[it.process] - it.ended
+            hit[it.process][number - 1] - it.ended
             for it in repeats(events)
-            if it.process in cut and it.ended < inf
+            if it.ended < inf and (number := bisect_right(hit[it.process], it.again))
         ),
         default=0.0,
     )
+
+
+def _hit(disruptions: Iterable[Disruption]) -> dict[str, list[float]]:
+    """process -> when the faults began that hit it, in their order."""
+    hit: dict[str, list[float]] = defaultdict(list)
+    for one in sorted(disruptions, key=lambda one: one.start):
+        hit[one.process].append(one.start)
+    return hit

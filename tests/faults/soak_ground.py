@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Literal
 from uuid import uuid4
@@ -39,7 +40,7 @@ from tests.faults.observer import (
     read_log_ends,
     read_records,
 )
-from tests.faults.owners import GroupLog
+from tests.faults.owners import GroupLog, left_behind
 from tests.faults.repeats import too_many_repeated
 from tests.faults.soak_service import SLOW_S
 
@@ -242,8 +243,10 @@ class Ground:
         log = await read_records(self.bootstrap, self.partitions)
         dead = await read_records(self.bootstrap, [(dead_letters(self.topic), 0)])
         group = (await read_group_logs(self.bootstrap)).get(self.topic, [])
+        events = self.events
+        disruptions = [*self.disruptions, *self._left_behind(group, events)]
         evidence = Evidence(
-            events=self.events,
+            events=events,
             commits=[
                 *self.observer.commits,
                 *(entry for entry in group if isinstance(entry, Commit)),
@@ -252,15 +255,25 @@ class Ground:
             log_end=await read_log_ends(self.bootstrap, self.partitions),
             sent=self.load.sent,
             maybe=frozenset(self.load.maybe),
-            disruptions=self.disruptions,
+            disruptions=disruptions,
             letters=letters.written_on(log, [dead], timed=True),
         )
         rules = Rules(
             ordered=True, releases=frozenset({"ok", "failed"}), duplicate_window_s=WINDOW_S
         )
         found = [*check(evidence, rules), *letters.unfaithful(log, dead)]
-        found += too_many_repeated(evidence.events, evidence.disruptions, MOST_REPEATED)
+        found += too_many_repeated(evidence.events, disruptions, MOST_REPEATED)
         return Verdict(evidence, [*self.failed, *found], group)
+
+    def _left_behind(self, group: GroupLog, events: Sequence[Event]) -> Iterator[Disruption]:
+        """What happened to processes that a conversion of their group has left behind."""
+        started = {event.process: event.t for event in events if event.kind == "start"}
+        lives = {member.name: [life.name for life in member.lives] for member in self.members}
+        for it in left_behind(group):
+            running = [life for life in lives[it.client] if started.get(life, inf) <= it.t]
+            if running:
+                # It does not know of it before its next heartbeat.
+                yield Disruption(running[-1], it.t, it.t + self.session_s)
 
 
 @dataclass

@@ -14,9 +14,11 @@ from tests.faults.owners import (
     Generation,
     GroupEpoch,
     GroupLog,
+    LeftBehind,
     MemberEpoch,
     commits_of_strangers,
     disturbed,
+    left_behind,
     rebalances,
 )
 
@@ -167,6 +169,28 @@ def test_a_group_that_is_moved_to_the_other_protocol_keeps_its_owners() -> None:
     ]
     asked = [Asked(2.1, "left", 4, OTHER, 7), Asked(3.4, "left", 6, TP, 9)]
     assert found(log, asked) == []
+
+
+def test_a_member_that_is_behind_the_epoch_when_its_group_becomes_classic_again_is_left_behind() -> (
+    None
+):
+    gone = [
+        MemberEpoch(3.0, "m1", "left", -1, frozenset()),
+        MemberEpoch(3.0, "m2", "right", -1, frozenset()),
+    ]
+    log: GroupLog = [
+        Generation(1.0, 3, {TP: "left", OTHER: "right"}),
+        MemberEpoch(2.0, "m1", "left", 4, frozenset({TP})),
+        MemberEpoch(2.0, "m2", "right", 4, frozenset({OTHER})),
+        GroupEpoch(2.5, 5),
+        MemberEpoch(2.6, "m2", "right", 5, frozenset({OTHER})),
+        *gone,
+        Generation(3.0, 5, {TP: "left", OTHER: "right"}),
+        Generation(3.5, 6, {TP: "left", OTHER: "right"}),
+    ]
+    assert list(left_behind(log)) == [LeftBehind(3.0, "left")]
+    assert list(left_behind(LOG)) == []
+    assert list(left_behind(MOVING)) == []
 
 
 def test_an_epoch_in_a_time_that_concerns_no_member_is_found() -> None:

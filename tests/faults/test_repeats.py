@@ -53,3 +53,9 @@ def test_the_bound_is_for_each_fault_that_hits_a_process() -> None:
 def test_the_oldest_repeated_record_is_told_by_its_end_before_the_kill() -> None:
     assert round(oldest(BEFORE + AGAIN, [KILLED]), 6) == 0.4
     assert oldest(BEFORE, [KILLED]) == 0.0
+
+
+def test_the_oldest_repeated_record_is_told_for_the_fault_before_its_repetition() -> None:
+    later = Disruption("a.1", 9.0, 9.0)
+    assert round(oldest(BEFORE + AGAIN, [KILLED, later]), 6) == 0.4
+    assert oldest(BEFORE + AGAIN, [later]) == 0.0
