@@ -40,7 +40,10 @@ class OutboxStore(TransactionalStore, Protocol):
         source: TopicPartition,
         events: Sequence[OutboxEvent],
     ) -> None:
-        """Write events, in this order, in the transaction that has yielded *connection*."""
+        """Write events, at least one, in the transaction that has yielded *connection*.
+
+        Their rows get ascending numbers in this order.
+        """
 
     async def count_events(
         self, group: str, sources: Collection[TopicPartition]
@@ -136,6 +139,9 @@ class StoreOutboxTransaction:
         return self._connection
 
     async def add(self, events: Sequence[OutboxEvent]) -> None:
+        if not events:
+            # What was sent is no record, such as None.
+            return
         await self._store.add_events(self._connection, self._group, self._partition, events)
         self._added.update(event.channel for event in events)
 

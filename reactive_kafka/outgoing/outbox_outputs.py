@@ -147,7 +147,7 @@ class OutboxHandlerCall:
         events = events_of(prepared)
         if self._block is None:
             self._pending += events
-        elif events:
+        else:
             await self._block.transaction.add(events)
 
     async def begin(self, block: _Block) -> None:

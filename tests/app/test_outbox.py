@@ -578,3 +578,33 @@ async def test_in_a_file_of_sqlite_rows_and_events_are_the_same_set(tmp_path: Pa
     assert len(events) == 2 * len(booked)
     assert {event["sent"] for event in events if "sent" in event} == booked
     assert {event["returned"] for event in events if "returned" in event} == booked
+
+
+@pytest.mark.parametrize("nothing", [None, [], Record(None, channel="audit")])
+async def test_nothing_to_send_in_a_block_is_no_row(nothing: Any, tmp_path: Path) -> None:
+    app = App(
+        {
+            "incoming": {
+                "orders": {
+                    "group_id": "billing",
+                    "commit_strategy": "checkpoint",
+                    "checkpoint": {"store": f"sqlite:///{tmp_path / 'shop.db'}"},
+                }
+            },
+            "outgoing": {"events": {"outbox": True}, "audit": {"outbox": True}},
+        }
+    )
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    @app.outgoing("audit")
+    async def handler(message: Message[bytes]) -> list[Record]:
+        async with message.transaction() as tx:
+            await tx.send(nothing)
+        return []
+
+    async with TestApp(app) as test:
+        await test.send("orders", b"x")
+        await test.settled(timeout=60)
+        assert values(test) == []
+        assert len(test.records("audit")) == isinstance(nothing, Record)
