@@ -43,7 +43,7 @@ async def deliver(
     except httpx.TransportError as error:
         raise Later("1s") from error
     if answer.status_code == 429:
-        raise Later(float(answer.headers.get("Retry-After", 1)), scope="channel")
+        raise Later(answer.headers.get("Retry-After", "1s"), scope="channel")
     if answer.is_server_error:
         raise Later("500ms")
     if answer.is_client_error:

@@ -10,6 +10,9 @@ from reactive_kafka.config.kinds import parse_duration, show_duration
 
 LaterScope = Literal["record", "partition", "channel"]
 
+_SCOPES: tuple[LaterScope, ...] = get_args(LaterScope)
+"""The narrowest first."""
+
 SHORTEST_S = 0.1
 """The shortest delay.
 
@@ -26,8 +29,9 @@ class Later(Exception):
     A rebalance or a stop ends the wait: the next owner handles the record at once.
 
     Args:
-        delay: How long to wait: seconds, a text such as ``"200s"``, or a timedelta. Anything below
-            0.1 s counts as 0.1 s, also a time that has passed already.
+        delay: How long to wait: seconds, a text such as ``"200s"``, or a timedelta. A text of
+            digits is seconds, as in the header ``Retry-After``. Anything below 0.1 s counts as
+            0.1 s, also a time that has passed already.
         scope: What waits. ``"record"``: this record. ``"partition"``: no other record of its
             partition starts until then, and no retry. ``"channel"``: none of the channel, in this
             process.
@@ -41,17 +45,19 @@ class Later(Exception):
         # In seconds.
         self.delay_s = _seconds(delay)
         self.scope = scope
-        if scope not in get_args(LaterScope):
-            raise ValueError(
-                f"Later: scope = {scope!r}: expected one of {', '.join(get_args(LaterScope))}"
-            )
+        if scope not in _SCOPES:
+            raise ValueError(f"Later: scope = {scope!r}: expected one of {', '.join(_SCOPES)}")
 
     def __str__(self) -> str:
+        if not _is_complete(self):
+            return f"{type(self).__name__} has no delay: its __init__ has to call Later's"
         return f"again in {show_duration(self.delay_s)} ({self.scope})"
 
 
 def _seconds(delay: float | str | timedelta) -> float:
     given = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if isinstance(given, str) and given.isascii() and given.strip().isdigit():
+        given = float(given)
     seconds = parse_duration(max(given, 0) if _is_number(given) else given)
     if seconds is None:
         raise ValueError(
@@ -69,19 +75,25 @@ def later_of(error: BaseException) -> Later | None:
     """Return what a handler asks for; None: the error is a failure.
 
     A task group raises what its tasks raise as a group. If all of them ask for a delay, the longest
-    one counts.
+    delay and the widest scope count.
     """
     if isinstance(error, Later):
-        return error
+        return error if _is_complete(error) else None
     if not isinstance(error, BaseExceptionGroup):
         return None
-    longest: Later | None = None
+    asked = []
     for part in _parts(error):
-        if not isinstance(part, Later):
+        if not isinstance(part, Later) or not _is_complete(part):
             return None
-        if longest is None or part.delay_s > longest.delay_s:
-            longest = part
-    return longest
+        asked.append(part)
+    longest = max(asked, key=lambda later: later.delay_s)
+    widest = max(asked, key=lambda later: _SCOPES.index(later.scope))
+    return longest if longest.scope == widest.scope else Later(longest.delay_s, widest.scope)
+
+
+def _is_complete(later: Later) -> bool:
+    """Whether it says how long what waits. An __init__ of a subclass may have left that out."""
+    return hasattr(later, "delay_s") and hasattr(later, "scope")
 
 
 def _parts(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

@@ -388,6 +388,56 @@ async def test_what_it_has_raised_in_a_task_group_counts_if_all_of_it_asks() -> 
 
 
 @in_virtual_time
+async def test_of_several_in_a_task_group_the_longest_delay_and_the_widest_scope_count() -> None:
+    app = later_app()
+    calls: list[tuple[bytes, int]] = []
+    began = now()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        calls.append((value, round(now() - began)))
+        if len(calls) == 1:
+            raise ExceptionGroup("both", [Later(5, "channel"), Later(20), Later(1, "partition")])
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"1")
+        await until(lambda: len(calls) == 1)
+        await send(test, b"2", partition=1)
+        await test.settled(timeout=100)
+    assert sorted(calls) == [(b"1", 0), (b"1", 20), (b"2", 20)]
+
+
+class Busy(Later):
+    """Does not call the __init__ of Later."""
+
+    def __init__(self, *, delay_s: float | None = None) -> None:
+        self.args = ("busy",)
+        if delay_s is not None:
+            self.delay_s = delay_s
+
+
+@pytest.mark.parametrize("error", [Busy(), Busy(delay_s=5), ExceptionGroup("all", [Busy()])])
+@in_virtual_time
+async def test_a_subclass_without_a_delay_is_a_failure_of_its_record_alone(
+    error: Exception,
+) -> None:
+    recorder = Recorder()
+    app = later_app(recorder)
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        if value == b"1":
+            raise error
+
+    async with running(app) as test:
+        await send(test, b"1", b"2")
+        await test.settled(timeout=10)
+    (letter,) = recorder.of(RecordDeadLettered)
+    if isinstance(error, Busy):
+        assert "Busy has no delay: its __init__ has to call Later's" in letter.reason
+
+
+@in_virtual_time
 async def test_a_broadcast_goes_on_with_the_handler_that_asked() -> None:
     app = later_app(broadcast=True)
     calls: list[str] = []
@@ -471,7 +521,15 @@ async def test_a_blocking_handler_may_ask_too() -> None:
 
 @pytest.mark.parametrize(
     ("delay", "seconds"),
-    [("200s", 200.0), ("500ms", 0.5), (3, 3.0), (0.25, 0.25), (timedelta(minutes=2), 120.0)],
+    [
+        ("200s", 200.0),
+        ("500ms", 0.5),
+        ("120", 120.0),
+        (" 7 ", 7.0),
+        (3, 3.0),
+        (0.25, 0.25),
+        (timedelta(minutes=2), 120.0),
+    ],
 )
 def test_a_delay_is_what_durations_are_elsewhere(delay: Any, seconds: float) -> None:
     assert Later(delay).delay_s == seconds
@@ -486,7 +544,21 @@ def test_a_time_that_has_passed_is_a_short_delay(delay: Any) -> None:
 
 @pytest.mark.parametrize(
     "delay",
-    ["-5s", "soon", "", None, True, float("nan"), float("inf"), timedelta.max, b"5s"],
+    [
+        "-5s",
+        "soon",
+        "",
+        " ",
+        "²",
+        "-5",
+        "1" * 5000,
+        None,
+        True,
+        float("nan"),
+        float("inf"),
+        timedelta.max,
+        b"5s",
+    ],
 )
 @in_virtual_time
 async def test_a_delay_that_is_none_becomes_a_nack_that_says_so(delay: Any) -> None:
