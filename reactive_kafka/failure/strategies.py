@@ -24,9 +24,10 @@ from reactive_kafka.failure.headers import RetryHistory, delay_of, retry_history
 from reactive_kafka.failure.routes import setting_for
 from reactive_kafka.formats import FormatError, is_event_type
 from reactive_kafka.formats.encoders import write_by_value
+from reactive_kafka.formats.sent_values import check_value
 from reactive_kafka.formats.user_objects import load_strategy, made_strategy
 from reactive_kafka.records import Record
-from reactive_kafka.wire import fields_problem, record_problem, topic_problem
+from reactive_kafka.wire import fields_problem, record_problem, shown, topic_problem
 
 DEAD_LETTER_QUEUE = "dead-letter-queue"
 DELAYED_RETRY = "delayed-retry-topic"
@@ -204,20 +205,29 @@ def check_replacement(channel: str, record: Record) -> None:
     Raises:
         EncodeError: It cannot. The text names the field.
     """
+    refused = f"channel {channel!r}: nack's record cannot be written"
     kind: Any = type(record.value)
     if is_event_type(kind):
         raise EncodeError(
-            f"channel {channel!r}: nack's record cannot be written: its value is a "
-            f"{kind.__name__}: give it the event's data, and headers for its attributes"
+            f"{refused}: its value is a {kind.__name__}: "
+            "give it the event's data, and headers for its attributes"
         )
-    key = write_by_value(record.key)
-    value = write_by_value(record.value)
+    if record.channel is not None:
+        raise EncodeError(
+            f"{refused}: channel = {shown(record.channel)}: only a topic can be chosen, with topic"
+        )
+    try:
+        check_value(record)
+        key = write_by_value(record.key)
+        value = write_by_value(record.value)
+    except EncodeError as error:
+        raise EncodeError(f"{refused}: {error}") from error
     pairs = tuple(record.headers) if isinstance(record.headers, Iterable) else record.headers
-    problem = topic_problem(record.topic) if record.topic else None
+    problem = None if record.topic is None else topic_problem(record.topic)
     if problem is None:
         problem = fields_problem(value, key, pairs, record.partition, None)
     if problem is not None:
-        raise EncodeError(f"channel {channel!r}: nack's record cannot be written: {problem}")
+        raise EncodeError(f"{refused}: {problem}")
     if record.timestamp is not None and record.timestamp.tzinfo is None:
         raise EncodeError(
             f"channel {channel!r}: the timestamp {record.timestamp} of nack's record "
@@ -235,7 +245,7 @@ def _content(failed: FailedRecord, topic: str) -> WriteLetter:
     if record is None:
         return WriteLetter(topic=topic, value=failed.value, key=failed.key)
     return WriteLetter(
-        topic=record.topic or topic,
+        topic=topic if record.topic is None else record.topic,
         value=write_by_value(record.value),
         key=failed.key if record.key is None else write_by_value(record.key),
         headers=tuple(record.headers),

@@ -20,11 +20,11 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.formats import FormatError, RecordDecoder, SchemaMissing
+from reactive_kafka.formats.sent_values import check_value, is_sent_whole
 from reactive_kafka.outgoing.outgoing_channel import AroundSend, OutgoingChannel
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, Receipt
 from reactive_kafka.outgoing.queue.record import QueuedRecord
 from reactive_kafka.outgoing.requests import reply_decoder
-from reactive_kafka.outgoing.result_records import check_value, is_sent_whole
 from reactive_kafka.outgoing.schema_wait import once_known
 from reactive_kafka.outgoing.target import Target
 from reactive_kafka.outgoing.transactions.emitter_transaction import EmitterTransaction

@@ -211,7 +211,7 @@ class OutgoingChannel:
             raise ConfigError(
                 f"Record(channel={value.channel!r}) is sent to the channel {self.name!r}"
             )
-        topic = value.topic or self.topic
+        topic = self.topic if value.topic is None else value.topic
         if topic != self.topic and (problem := topic_problem(topic)):
             raise EncodeError(f"channel {self.name!r}: the record's {problem}")
         timestamp_ms = self._timestamp_ms(value)

@@ -8,8 +8,9 @@ from typing import Any
 
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats import SchemaMissing
+from reactive_kafka.formats.sent_values import check_value
 from reactive_kafka.outgoing.outgoing_channel import AroundSend
-from reactive_kafka.outgoing.result_records import check_value, promises_records, records_of
+from reactive_kafka.outgoing.result_records import promises_records, records_of
 from reactive_kafka.outgoing.schema_wait import once_known
 from reactive_kafka.outgoing.target import Target
 from reactive_kafka.records import RawRecord, Record

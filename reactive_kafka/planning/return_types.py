@@ -10,8 +10,8 @@ from reactive_kafka.config.settings import OutgoingSettings
 from reactive_kafka.formats import FormatError
 from reactive_kafka.formats.payload_type import is_union, payload_type_of
 from reactive_kafka.formats.registered.codecs import check_written
+from reactive_kafka.formats.sent_values import is_sent_whole
 from reactive_kafka.handlers.signature import name_and_place
-from reactive_kafka.outgoing.result_records import is_sent_whole
 from reactive_kafka.planning.channel_handlers import ChannelHandler
 from reactive_kafka.planning.channel_plans import SourcePlan
 

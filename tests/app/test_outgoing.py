@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, FatalBrokerError, Message, Record, TransientBrokerError
+from reactive_kafka import App, FatalBrokerError, Headers, Message, Record, TransientBrokerError
 from reactive_kafka.events import RecordIgnored, SendFailed
 from tests.app.helpers import (
     Recorder,
@@ -81,6 +81,24 @@ async def test_a_record_sets_key_headers_partition_timestamp_and_topic() -> None
         (record,) = test.broker.log(tp(2, "elsewhere"))
     assert (record.key, record.value, list(record.headers)) == (b"k", b'{"a":1}', [("h", b"1")])
     assert record.timestamp == at.timestamp() * 1000
+
+
+@pytest.mark.parametrize("topic", ["", "a b"])
+async def test_a_topic_that_cannot_exist_is_a_nack_and_not_the_channels_own(topic: str) -> None:
+    app = sending_app(orders={"failure_strategy": "dead-letter-queue"})
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> Record:
+        return Record(order, topic=topic)
+
+    async with running(app) as test:
+        await send(test, b"x")
+        await test.settled()
+        assert test.records("invoices") == []
+        (letter,) = test.records("dead-letter-topic-orders")
+    reason = Headers(letter.headers).get("dead-letter-reason") or b""
+    assert reason.startswith(f"channel 'invoices': the record's topic = {topic!r}: ".encode())
 
 
 @in_virtual_time

@@ -253,11 +253,16 @@ def test_a_replacement_may_name_key_partition_topic_timestamp_and_our_own_header
         Record(object()),
         Record(b"", key=object()),  # type: ignore[arg-type]
         Record(b"", topic="bad name!"),
+        Record(b"", topic=""),
+        Record(b"", channel="invoices"),
+        Record(Record(b"")),
+        Record({"order": Record(b"")}),
+        Record(number for number in range(3)),
     ],
-    ids=["value", "key", "topic"],
+    ids=["value", "key", "topic", "no topic", "channel", "Record", "hidden Record", "generator"],
 )
 def test_a_replacement_that_cannot_be_written_is_an_error(replacement: Record) -> None:
-    with pytest.raises(EncodeError):
+    with pytest.raises(EncodeError, match="channel 'orders': nack's record cannot be written: "):
         check_replacement("orders", replacement)
 
 

@@ -16,8 +16,8 @@ from reactive_kafka.errors import (
     text_of,
 )
 from reactive_kafka.formats import SchemaMissing
+from reactive_kafka.formats.sent_values import check_value
 from reactive_kafka.outgoing.outgoing_channel import AroundSend, OutgoingChannel, sender_of
-from reactive_kafka.outgoing.result_records import check_value
 from reactive_kafka.outgoing.schema_wait import once_known
 from reactive_kafka.outgoing.target import Target
 from reactive_kafka.outgoing.transactions.positions import aborted
