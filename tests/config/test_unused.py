@@ -53,6 +53,18 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
             "partition.assignment.strategy = 'range': has no effect: with group_protocol",
         ),
         (
+            incoming(assign=["orders:0:0"], group_instance_id="a"),
+            "group_instance_id = 'a': has no effect: with assign the channel joins no group",
+        ),
+        (
+            incoming(assign=["orders:*"], **{"session.timeout.ms": 9000}),
+            "session.timeout.ms = 9000: has no effect: with assign the channel joins no group",
+        ),
+        (
+            incoming(assign=["orders:0:0"], **{"rebalance.timeout.ms": 10_000}),
+            "rebalance.timeout.ms = 10000: has no effect: with assign the channel joins no group",
+        ),
+        (
             incoming(assignor="range"),
             "assignor = 'range': has no effect: it goes with group_protocol = \"consumer\"",
         ),
@@ -221,6 +233,12 @@ checkpoint = { store = "sqlite:///offsets.db" }
     "tables",
     [
         incoming(commit_strategy="latest", commit_interval="1s", max_uncommitted=5000),
+        incoming(
+            assign=["orders:0:0"],
+            failure_strategy="delayed-retry-topic",
+            group_instance_id="a",
+        ),
+        {"kafka": {"group.instance.id": "a"}} | incoming(assign=["orders:0:0"]),
         incoming(enable_auto_commit=True, commit_interval="1s"),
         incoming(
             commit_strategy="ignore",

@@ -15,6 +15,17 @@ from reactive_kafka.formats.format_names import REGISTERED_FORMATS
 NEED_COMMITS = ("dead-letter-queue", "pause-partition")
 """The values of ``on_poison`` that have no effect in a channel that commits nothing."""
 RETRIES = "delayed-retry-topic"
+OF_MEMBERS = (
+    "group_protocol",
+    "assignors",
+    "assignor",
+    "group_instance_id",
+    "session_timeout_ms",
+    "heartbeat_interval_ms",
+    "max_poll_interval_ms",
+    "rebalance_timeout_ms",
+)
+"""What only members of a group have."""
 
 
 def _of_commits(view: View) -> Contradictions:
@@ -171,7 +182,22 @@ def _of_security(view: View) -> Contradictions:
         yield TLS, f"has no effect: security.protocol is {protocol}, which has no TLS"
 
 
+def _is_no_member(view: View) -> bool:
+    """Whether no client of the channel joins a group. That of retry topics would."""
+    return "assign" in view.sources and not _may_delay_retries(view)
+
+
+def _of_revocations(view: View) -> Contradictions:
+    if not _is_no_member(view):
+        yield from revocations(view)
+
+
 def _of_groups(view: View) -> Contradictions:
+    if _is_no_member(view):
+        for name in OF_MEMBERS:
+            if view.own(name):
+                yield (name, "assign"), "has no effect: with assign the channel joins no group"
+        return
     protocol = view["group_protocol"]
     if protocol == "consumer":
         why = 'has no effect: with group_protocol = "consumer" the broker decides'
@@ -215,7 +241,7 @@ UNUSED_BY_INCOMING = (
     _of_attempts,
     _of_spark,
     _of_ranges,
-    revocations,
+    _of_revocations,
     _of_groups,
     *UNUSED_BY_CLIENTS,
 )
