@@ -25,6 +25,7 @@ from reactive_kafka.http.fact_stream import FactStreams, Partitions, StreamPace
 from reactive_kafka.http.guard import Guard, Refusal
 from reactive_kafka.http.member_json import Json, member_of, not_among
 from reactive_kafka.http.members import ONLY_SELF, Members
+from reactive_kafka.http.members_html import PageOfMember, with_members
 from reactive_kafka.http.page_html import channel_page, overview_page, sign_in_page
 from reactive_kafka.http.scrapes import Scrapes
 from reactive_kafka.http.static_files import static_file
@@ -114,20 +115,29 @@ def make_asgi(
     async def metrics(request: Request) -> Response:
         return await scrapes.answer(request.headers.get("accept", ""))
 
+    async def all_of_service(facts: Json) -> list[Json]:
+        found: list[Json] = [member_of(facts)]
+        return found + not_among(found, await members.others())
+
     async def overview(request: Request) -> Response:
         facts = stream_json(look(frozenset()))
-        return HTMLResponse(overview_page(facts, _root(request.scope)))
+        return await page(request, facts, overview_page(facts, _root(request.scope)))
 
     async def one_channel(request: Request) -> Response:
         name = request.path_params["name"]
+        facts = stream_json(look(frozenset({name})))
         html = channel_page(
-            stream_json(look(frozenset({name}))),
-            name,
-            _root(request.scope),
-            all_rows="all" in request.query_params,
+            facts, name, _root(request.scope), all_rows="all" in request.query_params
         )
         if html is None:
             return PlainTextResponse("no incoming channel has this name\n", 404)
+        return await page(request, facts, html, name)
+
+    async def page(request: Request, facts: Json, html: str, channel: str = "") -> Response:
+        # A supervisor fills in the members of the pages of its workers.
+        if not _is_only_self(request):
+            place = PageOfMember(top=_root(request.scope), channel=channel)
+            html = with_members(html, await all_of_service(facts), place)
         return HTMLResponse(html)
 
     async def static(request: Request) -> Response:
@@ -137,10 +147,10 @@ def make_asgi(
         return Response(found.content, media_type=found.media_type)
 
     async def all_members(request: Request) -> Response:
-        found: list[Json] = [member_of(stream_json(look(frozenset())))]
-        if request.query_params.get("only") != ONLY_SELF:
-            found += not_among(found, await members.others())
-        return _json({"members": found}, 200)
+        facts = stream_json(look(frozenset()))
+        if _is_only_self(request):
+            return _json({"members": [member_of(facts)]}, 200)
+        return _json({"members": await all_of_service(facts)}, 200)
 
     async def stream(request: Request) -> Response:
         return streams.answer(request)
@@ -208,6 +218,10 @@ class _Guarded:
                     html = sign_in_page(_root(scope))
                     app = HTMLResponse(html, 401, refusal.headers)
         await app(scope, receive, send)
+
+
+def _is_only_self(request: Request) -> bool:
+    return request.query_params.get("only") == ONLY_SELF
 
 
 def _is_page(path: str) -> bool:

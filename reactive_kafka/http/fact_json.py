@@ -102,7 +102,6 @@ def application_json(look: Look) -> dict[str, Any]:
         "library_version": identity.library_version,
         "host": one_line(identity.host),
         "pid": identity.pid,
-        "members": 1,
         "can_act": look.can_act,
         "uptime_seconds": None if uptime_s is None else round(uptime_s, 1),
         "state": _application_state(look.facts),

@@ -6,13 +6,24 @@ whenever the stream brings newer ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 from urllib.parse import quote
 
+from reactive_kafka.http.html_tables import (
+    Html,
+    age_text,
+    duration_text,
+    escaped,
+    list_html,
+    number_text,
+    rate_text,
+    section_html,
+    table_html,
+)
+from reactive_kafka.http.members_html import COUNT_PLACE, MEMBERS_PLACE, WORKERS_PLACE
 from reactive_kafka.http.partition_marks import marks_of, marks_text
-from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.observe.wording import first_of, short_id
 
 REFRESH_S = 5
@@ -95,28 +106,6 @@ _LAST_COLUMNS = (
     "ranges",
     "reason",
 )
-_WORDS = {
-    "channel",
-    "topic and group",
-    "handler",
-    "last error",
-    "topic",
-    "mode",
-    "session",
-    "batch",
-    "progress",
-    "ranges",
-    "reason",
-    "outcome",
-    "ended",
-    "partition",
-    "marks",
-    "state",
-    "time",
-    "kind",
-    "what happened",
-}
-"""The columns of words, which begin at the left. Numbers end at the right."""
 _TOTALS = {
     "received": "received",
     "acked": "acked",
@@ -139,10 +128,12 @@ def overview_page(facts: Json, root: str) -> str:
         facts,
         root,
         channel="",
-        main=_incoming(facts["incoming"], root)
+        main=WORKERS_PLACE
+        + _incoming(facts["incoming"], root)
         + _poison(facts["incoming"])
         + _outgoing(facts["outgoing"])
-        + _spark(facts["sessions"]),
+        + _spark(facts["sessions"])
+        + MEMBERS_PLACE,
     )
 
 
@@ -154,12 +145,13 @@ def channel_page(facts: Json, name: str, root: str, *, all_rows: bool = False) -
     sessions = [one for one in facts["sessions"] if one["channel"] == name]
     main = (
         f'<p><a href="{escape(root)}/">all channels</a></p>'
-        f"<h2>{_text(name)} {_badge(channel)}</h2>"
+        f"<h2>{escaped(name)} {_badge(channel)}</h2>"
+        + WORKERS_PLACE
         + _notes(channel)
-        + _table(_CHANNEL_COLUMNS, [_incoming_row(channel, root)], "channels")
+        + table_html(_CHANNEL_COLUMNS, [_incoming_row(channel, root)], "channels")
         + _poison([channel])
         + _partitions(channel, all_rows=all_rows)
-        + f"<p>{_text(_totals(channel))}</p>"
+        + f"<p>{escaped(_totals(channel))}</p>"
         + _history(channel)
         + _spark(sessions)
     )
@@ -194,15 +186,15 @@ def _page(facts: Json, root: str, *, channel: str, main: str) -> str:
         for path in ("health", "metrics", "api/channels", "api/spark")
     )
     reasons = [
-        f"<b>{_text(one['name'])}</b>: {_text(one['reason'])}" for one in application["reasons"]
+        f"<b>{escaped(one['name'])}</b>: {escaped(one['reason'])}" for one in application["reasons"]
     ]
     return (
         _head(title, state, root, reloads=True) + f'<body><header class="{state}">'
-        f'<h1><a href="{escape(root)}/">{_text(application["name"])}</a> '
+        f'<h1><a href="{escape(root)}/">{escaped(application["name"])}</a> '
         f'<span id="state" class="badge {state}">{state.upper()}</span></h1>'
-        f'<p id="about">{_text(_about(application))}</p>'
+        f'<p id="about">{_about(application)}</p>'
         '<p id="connection" role="status"></p></header>'
-        f'<div id="reasons">{_list(reasons)}</div>'
+        f'<div id="reasons">{list_html(reasons)}</div>'
         f"<main>{main}</main><footer><p>{links}</p></footer></body></html>"
     )
 
@@ -212,7 +204,7 @@ def _head(title: str, state: str, root: str, *, reloads: bool) -> str:
     reload = f'<noscript><meta http-equiv="refresh" content="{REFRESH_S}"></noscript>'
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f"<title>{_text(title)}</title>"
+        f"<title>{escaped(title)}</title>"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f'<link rel="icon" type="image/svg+xml" href="{static}/{state}.svg">'
@@ -222,9 +214,9 @@ def _head(title: str, state: str, root: str, *, reloads: bool) -> str:
 
 
 def _about(application: Json) -> str:
-    """Return the line under the name: version, host, uptime, members, state."""
+    """Return the line under the name, as HTML: version, host, uptime, members, state."""
     version = application["version"]
-    parts = [
+    parts: list[str] = [
         *([f"version {version}"] if version else []),
         f"reactive_kafka {application['library_version']}",
         f"host {application['host']}",
@@ -232,10 +224,7 @@ def _about(application: Json) -> str:
     ]
     if application["uptime_seconds"] is not None:
         parts.append(f"up {duration_text(application['uptime_seconds'])}")
-    members = application["members"]
-    parts.append("1 member" if members == 1 else f"{members} members")
-    parts.append(application["state"])
-    return SEPARATOR.join(parts)
+    return SEPARATOR.join([*map(escaped, parts), COUNT_PLACE, escaped(application["state"])])
 
 
 def _incoming(channels: Sequence[Json], root: str) -> str:
@@ -246,7 +235,7 @@ def _incoming(channels: Sequence[Json], root: str) -> str:
     rows = [_incoming_row(channel, root) for channel in ordered[:MOST_ROWS]]
     more = len(channels) - MOST_ROWS
     note = f"<p>{more} more channels are not shown.</p>" if more > 0 else ""
-    return "<h2>Incoming channels</h2>" + _table(_CHANNEL_COLUMNS, rows, "channels") + note
+    return "<h2>Incoming channels</h2>" + table_html(_CHANNEL_COLUMNS, rows, "channels") + note
 
 
 def _severity(channel: Json) -> int:
@@ -265,14 +254,15 @@ def _incoming_row(channel: Json, root: str) -> tuple[object, ...]:
     if channel["protocol"]:
         group.append(channel["protocol"])
     return (
-        _Html(
-            f'<a href="{href}">{_text(name)}</a> {_badge(channel)}'
-            + (f'<small class="note">{_text(about)}</small>' if about else "")
+        Html(
+            f'<a href="{href}">{escaped(name)}</a> {_badge(channel)}'
+            + (f'<small class="note">{escaped(about)}</small>' if about else "")
         ),
-        _Html(
-            _text(", ".join(channel["topics"])) + f"<small>{_text(SEPARATOR.join(group))}</small>"
+        Html(
+            escaped(", ".join(channel["topics"]))
+            + f"<small>{escaped(SEPARATOR.join(group))}</small>"
         ),
-        _Html("".join(map(_handler, channel["handlers"]))),
+        Html("".join(map(_handler, channel["handlers"]))),
         rate_text(channel["received_per_second"]),
         rate_text(channel["settled_per_second"]),
         _lag_text(channel),
@@ -289,13 +279,13 @@ def _incoming_row(channel: Json, root: str) -> tuple[object, ...]:
 def _handler(name: str) -> str:
     """Return a function, and its module below it."""
     module, _, function = name.rpartition(".")
-    return f"{_text(function)}<small>{_text(module)}</small>"
+    return f"{escaped(function)}<small>{escaped(module)}</small>"
 
 
 def _badge(channel: Json) -> str:
     kind = ("up", "warn", "down")[2 if channel["poison"] else _severity(channel)]
     state = "poison" if channel["poison"] else channel["state"]
-    return f'<span class="badge {kind}">{_text(state)}</span>'
+    return f'<span class="badge {kind}">{escaped(state)}</span>'
 
 
 def _lag_text(channel: Json) -> str:
@@ -328,7 +318,7 @@ def _notes(channel: Json) -> str:
     for why in (channel["reason"], channel["stopped_by"]):
         if why is not None and why not in notes:
             notes.insert(0, why)
-    return _list([_text(note) for note in notes])
+    return list_html([escaped(note) for note in notes])
 
 
 def _poison(channels: Sequence[Json]) -> str:
@@ -344,7 +334,7 @@ def _poison(channels: Sequence[Json]) -> str:
         for channel in channels
         for one in channel["poison"][:MOST_ROWS]
     ]
-    return _section("<h2>Poison</h2>", _POISON_COLUMNS, rows[:MOST_ROWS])
+    return section_html("<h2>Poison</h2>", _POISON_COLUMNS, rows[:MOST_ROWS])
 
 
 def _partitions(channel: Json, *, all_rows: bool) -> str:
@@ -354,7 +344,7 @@ def _partitions(channel: Json, *, all_rows: bool) -> str:
     rows = [
         (
             f"{one['topic']}-{one['partition']}",
-            _Html(marks_svg(one)),
+            Html(marks_svg(one)),
             number_text(one["committed"]),
             number_text(one["position"]),
             number_text(one["log_end"]),
@@ -373,7 +363,9 @@ def _partitions(channel: Json, *, all_rows: bool) -> str:
         'for a record before it <span class="swatch open"></span>read and not settled '
         '<span class="swatch unread"></span>in the log and not read</p>'
     )
-    return _section("<h2>Partitions</h2>" + legend, _PARTITION_COLUMNS, rows, "partitions") + note
+    return (
+        section_html("<h2>Partitions</h2>" + legend, _PARTITION_COLUMNS, rows, "partitions") + note
+    )
 
 
 def worst_first(partition: Json, channel: Json) -> tuple[Any, ...]:
@@ -395,7 +387,7 @@ def marks_svg(partition: Json) -> str:
         for mark in marks_of(partition)
     )
     return (
-        f'<svg class="marks" role="img" aria-label="{_text(marks_text(partition))}" '
+        f'<svg class="marks" role="img" aria-label="{escaped(marks_text(partition))}" '
         f'viewBox="0 0 200 12" preserveAspectRatio="none">{parts}</svg>'
     )
 
@@ -419,16 +411,16 @@ def _history(channel: Json) -> str:
         )
         for entry in channel.get("history", ())
     ]
-    return _section("<h2>Rebalances and failures</h2>", _HISTORY_COLUMNS, rows, "history")
+    return section_html("<h2>Rebalances and failures</h2>", _HISTORY_COLUMNS, rows, "history")
 
 
 def _outgoing(channels: Sequence[Json]) -> str:
     rows = [
         (
-            _Html(
-                f'{_text(one["channel"])} <span class="badge '
-                f'{"up" if one["status"] == "UP" else "down"}">{_text(one["state"])}</span>'
-                + (f'<small class="note">{_text(one["reason"])}</small>' if one["reason"] else "")
+            Html(
+                f'{escaped(one["channel"])} <span class="badge '
+                f'{"up" if one["status"] == "UP" else "down"}">{escaped(one["state"])}</span>'
+                + (f'<small class="note">{escaped(one["reason"])}</small>' if one["reason"] else "")
             ),
             one["topic"],
             number_text(one["sent"].get("ok", 0)),
@@ -440,7 +432,7 @@ def _outgoing(channels: Sequence[Json]) -> str:
         )
         for one in channels
     ]
-    return _section("<h2>Outgoing channels</h2>", _OUTGOING_COLUMNS, rows, "outgoing")
+    return section_html("<h2>Outgoing channels</h2>", _OUTGOING_COLUMNS, rows, "outgoing")
 
 
 def _spark(sessions: Sequence[Json]) -> str:
@@ -458,9 +450,9 @@ def _spark(sessions: Sequence[Json]) -> str:
         ended += [(batch["ended_at"] or "", _last_row(name, batch)) for batch in session["last"]]
     ended.sort(key=lambda pair: pair[0], reverse=True)
     return (
-        _section("<h2>Spark</h2>", _SESSION_COLUMNS, states)
-        + _section("<h2>Running batches</h2>", _RUNNING_COLUMNS, running, "batches")
-        + _section(
+        section_html("<h2>Spark</h2>", _SESSION_COLUMNS, states)
+        + section_html("<h2>Running batches</h2>", _RUNNING_COLUMNS, running, "batches")
+        + section_html(
             "<h2>Last batches</h2>",
             _LAST_COLUMNS,
             [row for _, row in ended[:LAST_BATCHES]],
@@ -475,7 +467,7 @@ def _running_row(channel: str, batch: Json) -> tuple[object, ...]:
     value = "" if batch["share"] is None else f' value="{batch["share"]:g}"'
     return (
         f"{channel} {short_id(batch['id'])}",
-        _Html(f"<progress{value}></progress>"),
+        Html(f"<progress{value}></progress>"),
         f"{batch['stage']}/{batch['stages']}",
         f"{batch['tasks_done']}/{batch['tasks']} ({batch['tasks_active']} running)",
         batch["tasks_failed"],
@@ -490,7 +482,7 @@ def _last_row(channel: str, batch: Json) -> tuple[object, ...]:
     """Return a row for `_LAST_COLUMNS`."""
     outcome = batch["outcome"]
     if outcome != "ok":
-        outcome = _Html(f'<span class="badge down">{_text(outcome)}</span>')
+        outcome = Html(f'<span class="badge down">{escaped(outcome)}</span>')
     return (
         f"{channel} {short_id(batch['id'])}",
         batch["ended_at"],
@@ -502,87 +494,3 @@ def _last_row(channel: str, batch: Json) -> tuple[object, ...]:
         first_of(batch["ranges"], RANGES_NAMED),
         batch["reason"],
     )
-
-
-def number_text(number: int | None) -> str:
-    """Return a count with a space between thousands, ``-`` if it is not known."""
-    return "-" if number is None else f"{number:,}".replace(",", "\u202f")
-
-
-def rate_text(per_s: float | None) -> str:
-    """Return a rate, with digits after the point below 10 only."""
-    if per_s is None:
-        return "-"
-    return f"{per_s:.1f}" if per_s < 10 else number_text(round(per_s))
-
-
-def age_text(seconds: float | None) -> str:
-    """Return a short time, such as ``4.2 ms`` or ``1.5 s``; longer ones as `duration_text`."""
-    if seconds is None:
-        return "-"
-    if seconds < 1:
-        return f"{seconds * 1000:.3g} ms"
-    return f"{seconds:.1f} s" if seconds < 60 else duration_text(seconds)
-
-
-def duration_text(seconds: float) -> str:
-    """Return a time in its two largest units, such as ``3 d 4 h``."""
-    whole = int(seconds)
-    for unit_s, unit, part_s, part in (
-        (86_400, "d", 3_600, "h"),
-        (3_600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= unit_s:
-            rest = whole % unit_s // part_s
-            return f"{whole // unit_s} {unit}" + (f" {rest} {part}" if rest else "")
-    return f"{whole} s"
-
-
-class _Html(str):
-    """Markup for a table cell. Any other cell is escaped."""
-
-    __slots__ = ()
-
-
-def _section(
-    heading: str, columns: Sequence[str], rows: Sequence[Iterable[object]], style: str = ""
-) -> str:
-    """Return a heading and a table, or nothing if there are no rows."""
-    return f"{heading}{_table(columns, rows, style)}" if rows else ""
-
-
-def _list(items: Sequence[str]) -> str:
-    """Return a list of items that are escaped already, or nothing if there are none."""
-    if not items:
-        return ""
-    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
-
-
-def _table(columns: Sequence[str], rows: Iterable[Iterable[object]], style: str = "") -> str:
-    head = "".join(f'<th scope="col"{_kind(column)}>{column}</th>' for column in columns)
-    body = "".join(_row(columns, row) for row in rows)
-    of_class = f' class="{style}"' if style else ""
-    return (
-        f'<div class="scroll"><table{of_class}><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
-def _row(columns: Sequence[str], row: Iterable[object]) -> str:
-    # On a phone, a row is a card, and each cell says what it is.
-    cells = "".join(
-        f'<td data-label="{column}"{_kind(column)}>{_text(cell)}</td>'
-        for column, cell in zip(columns, row, strict=True)
-    )
-    return f"<tr>{cells}</tr>"
-
-
-def _kind(column: str) -> str:
-    return ' class="words"' if column in _WORDS else ""
-
-
-def _text(value: object) -> str:
-    if isinstance(value, _Html):
-        return value
-    return "" if value is None else escape(one_line(str(value)))

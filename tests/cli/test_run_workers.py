@@ -189,6 +189,10 @@ async def test_both_handle_records_http_has_the_sum_and_a_signal_drains_all(
         assert stage.get("/")[0] == stage.get("/workers/2/")[0] == 200
         assert "orders" in stage.get("/api/channels")[1]
         assert stage.get("/workers/3/")[0] == 404
+        first_screen = stage.get("/")[1]
+        assert "The channels below are those of worker 1. All 2 workers together" in first_screen
+        assert all(f">worker {number}</a>" in first_screen for number in (1, 2))
+        assert "of worker 2. All 2 workers" in stage.get("/workers/2/channels/orders")[1]
         members = json.loads(stage.get("/api/members")[1])["members"]
         assert [(one["worker"], one["pid"]) for one in members] == sorted(pids(run).items())
         assert sum(one["channels"][0]["partition_count"] for one in members) == PARTITIONS
@@ -392,6 +396,18 @@ def test_a_worker_that_hangs_is_not_live_and_the_others_still_answer(folder: Pat
         finally:
             os.kill(pids(run)[2], signal.SIGCONT)
         run.wait_for(lambda: stage.get("/health/live")[0] == 200, "it is live again")
+        os.kill(pids(run)[1], signal.SIGSTOP)
+        try:
+            status, html = stage.get("/")
+            assert status == 200
+            assert "those of worker 2. The 1 of 2 workers that can be reached" in html
+            assert "it has not answered within 3 s" in html
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/stream", timeout=10) as facts:
+                data = next(line for line in facts if line.startswith(b"data: "))
+            application = json.loads(data.removeprefix(b"data: "))["application"]
+            assert application["pid"] == pids(run)[2]
+        finally:
+            os.kill(pids(run)[1], signal.SIGCONT)
         run.process.send_signal(signal.SIGTERM)
         assert run.end().code == 0, run.said
 

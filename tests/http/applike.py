@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from starlette.applications import Starlette
+
+from reactive_kafka.http.asgi import make_asgi
+from reactive_kafka.http.guard import Guard
 from reactive_kafka.observe.facts import AppFacts, ApplicationIdentity
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.prometheus import Registry, registry
@@ -37,3 +41,8 @@ class FactsApp:
 
     def health(self) -> Health:
         return health(self.now)
+
+
+def asgi_of(app: FactsApp, token: str | None = None) -> Starlette:
+    """Its endpoints, for whoever has the token."""
+    return make_asgi(app, lambda: Guard(token=token))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -164,6 +165,34 @@ async def test_a_peer_that_says_nothing_is_given_up_after_two_seconds() -> None:
         assert found[1]["reason"] == "no answer within 2 s"
 
 
+async def test_the_page_without_scripts_lists_peers_and_says_which_it_cannot_reach() -> None:
+    away = f"{HOST}:{free_port()}"
+    told = {
+        "name": EVIL,
+        "host": EVIL,
+        "reason": EVIL,
+        "is_reached": True,
+        "channels": [{"lag": 7}],
+    }
+    head = b"HTTP/1.1 200 OK\r\n\r\n"
+    async with raw_server(answers(head + json.dumps({"members": [told]}).encode())) as evil:
+        transport = httpx.ASGITransport(app=make_asgi(FactsApp(), peers=lambda: [away, evil]))
+        async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+            first = (await client.get("/")).text
+            channel = (await client.get("/channels/orders")).text
+            alone = (await client.get("/?only=self")).text
+    assert EVIL not in first
+    _, _, listed = first.partition("<h2>Members</h2>")
+    assert '<a href="./">this process</a> <span class="badge up">running</span>' in listed
+    assert f'<a href="http://{away}/">{away}</a> <span class="badge down">cannot be' in listed
+    assert "Connection refused" in listed
+    assert listed.count(html.escape(EVIL)) == 2
+    assert "3 members" in first
+    assert "3 members" in channel
+    assert "Members" not in channel
+    assert away not in alone
+
+
 @pytest.mark.chromium
 @pytest.mark.skipif(
     "chromium" in os.environ.get("REACTIVE_KAFKA_WITHOUT", "").split(","), reason="left out"
@@ -245,6 +274,14 @@ async def test_the_first_screen_says_which_worker_it_shows_and_what_all_have(
         )
         links = await tab.run("[...document.querySelectorAll('p.workers a')].map(one => one.href)")
         assert links == [f"{server.url}/workers/{number}/" for number in (1, 2, 3)]
+        await tab.open(f"{server.url}/channels/orders")
+        await tab.until("document.querySelectorAll('p.workers a').length === 3")
+        assert (await tab.text("p.workers")).startswith(
+            "This is the channel of worker 2. The 2 of 3 workers that can be reached together "
+            "have 6 partitions,"
+        )
+        links = await tab.run("[...document.querySelectorAll('p.workers a')].map(one => one.href)")
+        assert links == [f"{server.url}/workers/{number}/channels/orders" for number in (1, 2, 3)]
         assert tab.complaints == []
 
     alone = [worker_member(1), worker_member(2, worker=None, address="shop-1:9000")]

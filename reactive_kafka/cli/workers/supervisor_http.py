@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Collection, Coroutine, Mapping, MutableMapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 from reactive_kafka.cli.workers.action_summary import WorkerReply, summary_of
 from reactive_kafka.cli.workers.metric_sums import CONTENT_TYPE, Families, MetricSums, parsed
@@ -19,14 +21,20 @@ from reactive_kafka.cli.workers.worker_health import WorkerProbe, merged_probe
 from reactive_kafka.cli.workers.worker_process import NoAnswerError, WorkerAnswer, WorkerProcess
 from reactive_kafka.http.action_requests import CLIENT_HEADER
 from reactive_kafka.http.member_json import Json, not_among, unreached
+from reactive_kafka.http.members_html import PageOfMember, with_members
 from reactive_kafka.observe.catalogue import OF_A_SUPERVISOR, WORKER_UP
 
 PROBE_S = 2.0
 """How long a worker may take to answer a probe."""
 ANSWER_S = 20.0
 """How long a worker may take for anything else but a stream."""
+PAGE_S = 3.0
+"""How long a worker may take for a page, or to begin a stream. Then the next one is asked."""
 RECORD = "/api/record"
+STREAM = "/api/stream"
 MEMBERS = "/api/members"
+ONLY_SELF = "only=self"
+"""The query that asks a worker for what it knows without its peers."""
 MEMBERS_S = 5.0
 """How long a worker may take to say how it and its peers are. A peer has 2 seconds."""
 BODY_BYTES = 1024 * 1024
@@ -66,6 +74,24 @@ class HttpRequest:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerPage:
+    """A page that a client asks for: the first screen, or that of a channel."""
+
+    # None: that of any worker.
+    worker: str | None
+    # The path at the worker.
+    path: str
+    # Empty: it is the first screen.
+    channel: str
+
+    @property
+    def top(self) -> str:
+        """Where the pages of all workers begin, as links of this page name it."""
+        steps = [*([".."] * 2 if self.worker else []), *([".."] if self.channel else [])]
+        return "/".join(steps) or "."
+
+
 class SupervisorHttp:
     """An ASGI application without a framework: it forwards, and merges what comes back."""
 
@@ -95,6 +121,8 @@ class SupervisorHttp:
             await _send(send, await self._record(request))
         elif request.method == "POST" and request.path.startswith(TO_ALL):
             await _send(send, await self._to_all(request))
+        elif request.method in ("GET", "HEAD") and (page := page_asked_for(request)) is not None:
+            await _send(send, await self._page(request, page))
         else:
             await _until_gone(receive, self._forward(request, send))
 
@@ -176,11 +204,20 @@ class SupervisorHttp:
         return answer if isinstance(answer, WorkerAnswer) else _unavailable(slot, answer)
 
     async def _members(self, request: HttpRequest) -> WorkerAnswer:
-        """List all workers, and what the first one that runs says of its peers."""
-        first, _ = self._chosen(request)
-        only_self = replace(request, target=f"{MEMBERS}?only=self")
+        found = await self._member_list(request, MEMBERS_S)
+        if isinstance(found, WorkerAnswer):
+            return found
+        return _json({"members": found}, 200)
+
+    async def _member_list(
+        self, request: HttpRequest, within_s: float
+    ) -> Sequence[Json] | WorkerAnswer:
+        """Return all workers and what the first one that runs says of its peers; or a refusal."""
+        first = self._running()[0]
+        asked_all = replace(request, method="GET", target=MEMBERS)
+        only_self = replace(asked_all, target=f"{MEMBERS}?{ONLY_SELF}")
         asked = [
-            self._ask(slot, slot.process, request if slot is first else only_self, MEMBERS_S)
+            self._ask(slot, slot.process, asked_all if slot is first else only_self, within_s)
             for slot in self._slots
         ]
         found: list[Json] = []
@@ -192,7 +229,32 @@ class SupervisorHttp:
             found.append({**listed[0], "worker": slot.number})
             # Peers have an address; the worker itself has none.
             others += listed[1:]
-        return _json({"members": [*found, *not_among(found, others)]}, 200)
+        return [*found, *not_among(found, others)]
+
+    async def _page(self, request: HttpRequest, page: WorkerPage) -> WorkerAnswer:
+        """Return the page of one worker, with what it says of all of them."""
+        members = await self._member_list(request, PAGE_S)
+        slots = self._slots_of(page.worker)
+        if isinstance(members, WorkerAnswer):
+            # The page itself says it better: it asks for the token.
+            members = []
+        elif page.worker is None:
+            reached = {one["worker"] for one in members if one["is_reached"] and not one["address"]}
+            slots = [slot for slot in slots if slot.number in reached] or slots
+        if not slots:
+            return self._no_such_worker()
+        query = request.target.partition("?")[2]
+        target = f"{page.path}?{query}&{ONLY_SELF}" if query else f"{page.path}?{ONLY_SELF}"
+        # The answer to a HEAD has no body, and its length is that of the body.
+        asked = replace(request, method="GET", target=target)
+        slot = slots[0]
+        answer = await self._ask(slot, slot.process, asked, PAGE_S)
+        if isinstance(answer, str):
+            return _unavailable(slot, answer)
+        if answer.status != 200:
+            return answer
+        place = PageOfMember(top=page.top, worker=slot.number, channel=page.channel)
+        return replace(answer, body=with_members(answer.body.decode(), members, place).encode())
 
     async def _ask(
         self,
@@ -212,37 +274,80 @@ class SupervisorHttp:
             return str(error)
 
     async def _forward(self, request: HttpRequest, send: Send) -> None:
-        """Pass a request to one worker: the one in ``/workers/NUMBER/``, else the first."""
-        slot, target = self._chosen(request)
-        if slot is None:
-            numbers = f"1 to {len(self._slots)}"
-            await _send(send, _text(404, f"there is no such worker; there are {numbers}"))
+        """Pass a request to one worker: the one in ``/workers/NUMBER/``, else the first.
+
+        A question that the first one does not answer goes to the next one.
+        """
+        slots, target = self._chosen(request)
+        if not slots:
+            await _send(send, self._no_such_worker())
             return
+        if request.method not in ("GET", "HEAD"):
+            slots = slots[:1]
+        reasons: list[WorkerAnswer] = []
+        for slot in slots:
+            why = await self._pass_to(slot, replace(request, target=target), send)
+            if why is None:
+                return
+            reasons.append(_unavailable(slot, why))
+        await _send(send, reasons[0])
+
+    async def _pass_to(self, slot: WorkerSlot, request: HttpRequest, send: Send) -> str | None:
+        """Pass a request to a worker. Returns why it has not answered, None if it has."""
         if slot.process is None:
-            await _send(send, _unavailable(slot, slot.last_end))
-            return
-        is_started = False
-        try:
-            asked = slot.process.asked(request.method, target, request.headers, request.body)
-            async with asked as stream:
-                await send(_start(stream.status, stream.headers))
-                is_started = True
+            return slot.last_end
+        within_s = PAGE_S if request.path.endswith(STREAM) else ANSWER_S
+        async with AsyncExitStack() as answering:
+            try:
+                async with asyncio.timeout(within_s):
+                    asked = slot.process.asked(
+                        request.method, request.target, request.headers, request.body
+                    )
+                    stream = await answering.enter_async_context(asked)
+            except TimeoutError:
+                return f"it has not answered within {within_s:g} s"
+            except NoAnswerError as error:
+                return str(error)
+            await send(_start(stream.status, stream.headers))
+            with suppress(NoAnswerError):
                 async for chunk in stream.chunks():
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        except NoAnswerError as error:
-            if not is_started:
-                await _send(send, _unavailable(slot, str(error)))
-                return
         await send({"type": "http.response.body", "body": b""})
+        return None
 
-    def _chosen(self, request: HttpRequest) -> tuple[WorkerSlot | None, str]:
-        """Return the worker of a request, and the path there with its query."""
+    def _chosen(self, request: HttpRequest) -> tuple[Sequence[WorkerSlot], str]:
+        """Return the workers that may answer a request, and the path there with its query."""
         if not request.path.startswith("/workers/"):
-            running = [slot for slot in self._slots if slot.process is not None]
-            return (running or self._slots)[0], request.target
+            return self._running(), request.target
         number, _, rest = request.target.removeprefix("/workers/").partition("/")
-        chosen = [slot for slot in self._slots if str(slot.number) == number]
-        return (chosen[0] if chosen else None), f"/{rest}"
+        return self._slots_of(number), f"/{rest}"
+
+    def _slots_of(self, number: str | None) -> Sequence[WorkerSlot]:
+        """Return the worker with this number, or those that run."""
+        if number is None:
+            return self._running()
+        return [slot for slot in self._slots if str(slot.number) == number]
+
+    def _running(self) -> Sequence[WorkerSlot]:
+        """Return the workers that run, or all if none does."""
+        return [slot for slot in self._slots if slot.process is not None] or self._slots
+
+    def _no_such_worker(self) -> WorkerAnswer:
+        return _text(404, f"there is no such worker; there are 1 to {len(self._slots)}")
+
+
+def page_asked_for(request: HttpRequest) -> WorkerPage | None:
+    """Return the page that a request is for, None if it is for something else."""
+    path = request.target.partition("?")[0]
+    worker = None
+    if path.startswith("/workers/"):
+        worker, _, rest = path.removeprefix("/workers/").partition("/")
+        path = f"/{rest}"
+    if path == "/":
+        return WorkerPage(worker, path, "")
+    if path.startswith("/channels/"):
+        return WorkerPage(worker, path, unquote(path.removeprefix("/channels/")))
+    return None
 
 
 def _worker_probe(slot: WorkerSlot, answer: WorkerAnswer | str) -> WorkerProbe:

@@ -1,6 +1,6 @@
 // The other processes of the service: workers of the same port, and the peers in [http] peers.
 
-import { Table, durationText, element, numberText } from "./elements.js"
+import { Table, durationText, element, numberText, setText } from "./elements.js"
 import { ROOT, ask } from "./service.js"
 
 const EVERY_MS = 5000
@@ -8,8 +8,9 @@ const EVERY_MS = 5000
 // The page of one worker lies below that of all.
 const TOP = new URL(ROOT.pathname.replace(/workers\/[0-9]+\/$/, ""), ROOT)
 
-const sum = (member, name) => {
-  const known = member.channels.map((one) => one[name]).filter((number) => number != null)
+const sum = (member, name, channel) => {
+  const counted = channel ? member.channels.filter((one) => one.channel === channel) : member.channels
+  const known = counted.map((one) => one[name]).filter((number) => number != null)
   return known.length ? known.reduce((one, other) => one + other, 0) : null
 }
 
@@ -19,10 +20,11 @@ function nameOf(member) {
 }
 
 // Where the page of a member is. Only addresses that the service was configured with are linked.
-function linkOf(member) {
+function linkOf(member, channel) {
   const below = member.worker ? `workers/${member.worker}/` : ""
-  if (!member.address) return member.worker ? new URL(below, TOP).href : ROOT.href
-  return `http://${member.address}/${below}`
+  if (member.address) return `http://${member.address}/${below}`
+  const page = channel ? `channels/${encodeURIComponent(channel)}` : ""
+  return new URL(below + page, member.worker ? TOP : ROOT).href
 }
 
 function stateOf(member) {
@@ -52,23 +54,29 @@ function rowClass(member) {
 }
 
 // Which worker the rest of the page shows, and what all of them have together.
-function workersText(workers) {
+function workersText(workers, channel) {
   const below = ROOT.pathname.match(/workers\/([0-9]+)\/$/)
   const shown = below ? Number(below[1]) : workers.find((one) => one.is_reached)?.worker
   const reached = workers.filter((one) => one.is_reached)
-  const total = (name) => numberText(reached.reduce((all, one) => all + (sum(one, name) || 0), 0))
+  const total = (name) => numberText(reached.reduce((all, one) => all + (sum(one, name, channel) || 0), 0))
   const whose = reached.length === workers.length ? `All ${workers.length} workers`
     : `The ${reached.length} of ${workers.length} workers that can be reached`
-  return `The channels below are those of worker ${shown}. ${whose} together have ${total("partition_count")} partitions, `
+  const what = channel ? "This is the channel" : "The channels below are those"
+  return `${what} of worker ${shown}. ${whose} together have ${total("partition_count")} partitions, `
     + `lag ${total("lag")}, ${total("in_flight")} in flight, poison ${total("poison")}. Pages:`
 }
 
+// On the first screen, and on the page of a channel, which has no table of them.
 export class Members {
-  constructor() {
+  constructor(channel = "") {
+    this.channel = channel
     this.count = 1
     // Above everything that is of one worker only.
     this.workers = element("p", "workers")
     this.workers.hidden = true
+    this.workersText = element("span")
+    this.workersLinks = element("span")
+    this.workers.append(this.workersText, this.workersLinks)
     this.table = new Table("Members", COLUMNS, "members", nameOf, rowClass)
     this.node = this.table.node
     this.table.update([])
@@ -78,12 +86,16 @@ export class Members {
   note(workers) {
     this.workers.hidden = workers.length < 2
     if (this.workers.hidden) return
-    const links = workers.flatMap((one) => {
+    setText(this.workersText, workersText(workers, this.channel))
+    const names = workers.map(nameOf).join("\n")
+    // A keyboard must not lose its place in the links.
+    if (this.workersLinks.dataset.names === names) return
+    this.workersLinks.dataset.names = names
+    this.workersLinks.replaceChildren(...workers.flatMap((one) => {
       const link = element("a", "", nameOf(one))
-      link.href = linkOf(one)
+      link.href = linkOf(one, this.channel)
       return [" ", link]
-    })
-    this.workers.replaceChildren(workersText(workers), ...links)
+    }))
   }
 
   async look() {

@@ -336,6 +336,7 @@ class ChannelView {
     link.href = ROOT
     back.append(link)
     this.heading = element("h2", "", name)
+    this.members = new Members(name)
     this.notes = element("ul")
     this.summary = summaryTable()
     this.poison = poisonTable()
@@ -352,7 +353,7 @@ class ChannelView {
     this.letters = null
     this.lettersPlace = element("div")
     this.record = new RecordForm()
-    this.nodes = [back, this.heading, this.bar.node, this.notes, this.summary.node, this.poison.node,
+    this.nodes = [back, this.heading, this.members.workers, this.bar.node, this.notes, this.summary.node, this.poison.node,
       this.partitions.node, this.totals, this.record.node, this.lettersPlace, this.history.node, ...this.spark.nodes]
   }
 
@@ -513,7 +514,7 @@ class Page {
       `host ${application.host}`,
       `process ${application.pid}`,
       application.uptime_seconds != null && `up ${durationText(application.uptime_seconds)}`,
-      membersText(Math.max(application.members, this.view.members?.count || 1)),
+      membersText(this.view.members.count),
       application.state,
     ].filter(Boolean).join(" \u00b7 "))
     list(document.getElementById("reasons"), application.reasons.map((one) => `${one.name}: ${one.reason}`))

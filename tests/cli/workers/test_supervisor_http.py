@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urljoin
 
+import httpx
 import pytest
 
 from reactive_kafka.cli.workers.supervisor_http import BODY_BYTES, SupervisorHttp
-from reactive_kafka.cli.workers.worker_process import WorkerAnswer
+from reactive_kafka.cli.workers.worker_process import NoAnswerError, WorkerAnswer
+from tests.http.applike import FactsApp, asgi_of
 
 
 class EndlessStream:
@@ -110,7 +114,7 @@ async def test_a_stream_ends_at_the_worker_when_the_client_leaves() -> None:
     ("path", "first", "second"),
     [
         ("/workers/2/api/stream", [], ["GET /api/stream"]),
-        ("/workers/1/", ["GET /"], []),
+        ("/workers/1/api/channels", ["GET /api/channels"], []),
         ("/api/spark", ["GET /api/spark"], []),
     ],
 )
@@ -269,3 +273,129 @@ async def test_a_record_is_where_the_worker_with_its_partition_says() -> None:
     wrong = ActingWorker(1, 400, '{"error": "offset is missing"}')
     assert await told("/api/record", wrong, wrong) == (400, {"error": "offset is missing"})
     assert (await told("/api/record", None))[0] == 503
+
+
+class PageWorker(StreamingWorker):
+    """A worker that answers with the real pages of an application."""
+
+    def __init__(self, number: int, token: str | None = None) -> None:
+        super().__init__(number)
+        self.transport = httpx.ASGITransport(app=asgi_of(FactsApp(pid=number), token))
+
+    async def answer(
+        self, method: str, target: str, headers: Any = (), *_: object, within_s: float
+    ) -> WorkerAnswer:
+        self.asked_for.append(f"{method} {target}")
+        async with httpx.AsyncClient(transport=self.transport, base_url="http://app") as client:
+            answer = await client.request(method, target, headers=list(headers))
+        return WorkerAnswer(answer.status_code, tuple(answer.headers.items()), answer.content)
+
+
+class LoadingWorker(StreamingWorker):
+    """A worker that has just been started again."""
+
+    @asynccontextmanager
+    async def asked(self, method: str, target: str, *_: object) -> AsyncIterator[EndlessStream]:
+        self.asked_for.append(f"{method} {target}")
+        raise NoAnswerError("it is loading the application")
+        yield
+
+    async def answer(self, *_: object, within_s: float) -> WorkerAnswer:
+        raise NoAnswerError("it is loading the application")
+
+
+async def shown(
+    path: str, *workers: StreamingWorker | None, method: str = "GET"
+) -> tuple[int, dict[str, str], str]:
+    """Status, headers and body of a page; None: a worker that does not run."""
+    slots = [RunningSlot(number, worker) for number, worker in enumerate(workers, 1)]
+    for slot in slots:
+        slot.last_end = "it has ended"
+    client = HttpClient()
+    scope = scope_of(method, path) | {"headers": [(b"accept", b"text/html")]}
+    await SupervisorHttp(slots)(scope, client.receive, client.send)
+    body = b"".join(message.get("body", b"") for message in client.sent).decode()
+    headers = {name.decode(): value.decode() for name, value in client.sent[0]["headers"]}
+    return client.sent[0]["status"], headers, body
+
+
+def words(html: str) -> str:
+    """What people read of a page."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
+
+
+async def test_without_scripts_the_first_screen_lists_all_workers_and_whose_channels_it_shows() -> (
+    None
+):
+    status, _, html = await shown("/", PageWorker(1), PageWorker(2), None)
+    assert status == 200
+    note, _, rest = words(html).partition("Incoming channels")
+    assert (
+        "The channels below are those of worker 1. The 2 of 3 workers that can be reached together "
+        "have 2 partitions, lag 10, 4 in flight, poison 0. Pages: worker 1 worker 2 worker 3"
+    ) in note
+    assert "3 members" in note
+    _, _, listed = rest.partition("Members")
+    assert "worker 1 running host-7 1 1.2.3" in listed
+    assert "worker 2 running host-7 2 1.2.3" in listed
+    assert re.search(r"worker 3 cannot be reached.*it has ended", listed)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/workers/2/", "/channels/orders", "/workers/2/channels/orders?all=1"]
+)
+async def test_links_to_other_workers_lead_to_them_from_each_page(path: str) -> None:
+    _, _, html = await shown(path, PageWorker(1), PageWorker(2))
+    (note,) = re.findall(r'<p class="workers">.*?</p>', html)
+    here = f"http://shop:9000{path}"
+    found = [urljoin(here, link) for link in re.findall(r'href="([^"]*)"', note)]
+    below = "channels/orders" if "orders" in path else ""
+    assert found == [f"http://shop:9000/workers/{number}/{below}" for number in (1, 2)]
+    assert f"of worker {2 if 'workers/2' in path else 1}. All 2 workers" in note
+
+
+async def test_a_page_is_that_of_a_worker_that_answers() -> None:
+    second = PageWorker(2)
+    status, _, html = await shown("/", LoadingWorker(1), second)
+    assert status == 200
+    assert "those of worker 2. The 1 of 2 workers" in words(html)
+    assert re.search(r"worker 1 cannot be reached.*it is loading the application", words(html))
+    assert (await shown("/workers/1/", LoadingWorker(1), second))[0] == 503
+    assert (await shown("/workers/3/", LoadingWorker(1), second))[0] == 404
+    assert (await shown("/", LoadingWorker(1)))[0] == 503
+
+
+async def test_a_page_that_asks_for_the_token_is_that_of_the_worker() -> None:
+    status, _, html = await shown("/", PageWorker(1, "sesame"), PageWorker(2, "sesame"))
+    assert status == 401
+    assert "needs the token" in html
+    assert "worker" not in html
+
+
+async def test_the_head_of_a_page_has_the_length_of_the_page() -> None:
+    _, headers, html = await shown("/", PageWorker(1), PageWorker(2), method="HEAD")
+    assert headers["content-length"] == str(len(html.encode()))
+
+
+async def test_one_worker_alone_is_no_list() -> None:
+    _, _, html = await shown("/", PageWorker(1))
+    assert "1 member " in words(html)
+    assert "Members" not in html
+    assert "of worker" not in html
+
+
+@pytest.mark.parametrize(("method", "asked"), [("GET", 1), ("POST", 0)])
+async def test_only_a_question_goes_to_the_next_worker(method: str, asked: int) -> None:
+    first = LoadingWorker(1)
+    second = StreamingWorker(2)
+    client = HttpClient()
+    http = SupervisorHttp([RunningSlot(1, first), RunningSlot(2, second)])
+    scope = scope_of(method, "/api/dlq/letters/replay" if method == "POST" else "/api/stream")
+    serving = asyncio.create_task(http(scope, client.receive, client.send))
+    async with asyncio.timeout(5):
+        await client.has_data.wait()
+        client.leave()
+        await serving
+    assert len(first.asked_for) == 1
+    assert len(second.asked_for) == asked
+    assert client.sent[0]["status"] == (200 if asked else 503)
