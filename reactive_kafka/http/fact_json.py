@@ -277,6 +277,7 @@ def _ended_json(batch: SparkBatchFacts) -> dict[str, Any]:
         "outcome": batch.outcome,
         "reason": None if batch.reason is None else one_line(batch.reason),
         "ended_at": time_text(batch.ended_at),
+        "ended_seconds_ago": _rounded(batch.ended_ago_s, 3),
     }
 
 

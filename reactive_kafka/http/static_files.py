@@ -14,6 +14,7 @@ MEDIA_TYPES = {
     "actions.js": "text/javascript",
     "record.js": "text/javascript",
     "members.js": "text/javascript",
+    "spark.js": "text/javascript",
     "page.css": "text/css",
     "up.svg": "image/svg+xml",
     "down.svg": "image/svg+xml",

@@ -351,6 +351,8 @@ class SparkBatchFacts:
     reason: str | None = None
     # Seconds since the epoch.
     ended_at: float | None = None
+    # How long ago it ended. None: it runs.
+    ended_ago_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

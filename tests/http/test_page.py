@@ -7,13 +7,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.routing import Mount, Route
 
 from reactive_kafka import App
 from reactive_kafka.http.asgi import make_asgi
@@ -135,6 +138,31 @@ async def test_the_page_is_live_again_when_the_service_has_restarted(tab: Browse
         assert await tab.text("#connection") == ""
 
 
+async def test_facts_that_the_page_cannot_show_are_no_outage_and_do_not_pass_as_shown(
+    tab: BrowserTab,
+) -> None:
+    is_over = asyncio.Event()
+
+    async def other_facts(_: Request) -> StreamingResponse:
+        async def facts() -> AsyncIterator[str]:
+            yield 'event: facts\ndata: {"application": {}, "incoming": {}}\n\n'
+            await is_over.wait()
+
+        return StreamingResponse(facts())
+
+    asgi = Starlette(routes=[Route("/api/stream", other_facts), Mount("/", make_asgi(FactsApp()))])
+    async with serve(asgi, HOST, 0) as server:
+        await tab.open(server.url)
+        await tab.until("document.title.startsWith('OUT OF DATE')", SOON_S)
+        assert re.match(
+            r"this page cannot show what the service sends \(.+\): load it again",
+            await tab.text("#connection"),
+        )
+        assert "orders" in await tab.text(".channels"), "what the server has drawn stays"
+        assert tab.complaints != []
+        is_over.set()
+
+
 async def test_hostile_text_is_shown_as_text_and_the_policy_has_nothing_to_refuse(
     tab: BrowserTab,
 ) -> None:
@@ -194,6 +222,36 @@ async def test_hostile_text_is_shown_as_text_and_the_policy_has_nothing_to_refus
             "(() => { try { document.body.innerHTML = '<b>x</b>' } catch (error) { return error.name } })()"
         )
         assert refused == "TypeError"
+
+
+async def test_batches_of_spark_have_bars_on_one_time_axis(tab: BrowserTab) -> None:
+    began_first = ended(id="aaaa", since_s=30.0, ended_ago_s=10.0)
+    failed = ended(id="bbbb", since_s=0.001, ended_ago_s=0.0, outcome="failed")
+    lost = ended(id="cccc", since_s=4.0, ended_ago_s=16.0, outcome="lost")
+    served = FactsApp(
+        app(
+            spark=(
+                spark(channel="clicks", running=(batch(since_s=20.0),), last=(began_first,)),
+                spark(channel="views", last=(lost, failed)),
+            )
+        )
+    )
+    async with serve(make_asgi(served), HOST, 0) as server:
+        await tab.open(server.url)
+        await tab.until(IS_LIVE)
+        bars = await tab.run(
+            "[...document.querySelectorAll('svg.when')].map(one => [one.firstChild.className.baseVal,"
+            " Number(one.firstChild.getAttribute('x')), Number(one.firstChild.getAttribute('width')),"
+            " one.ariaLabel])"
+        )
+        assert bars == [
+            ["running", 100, 100, "began 20 s ago, runs"],
+            ["failed", 199, 1, "began 0 s ago, took 1 ms, failed"],
+            ["settled", 0, 150, "began 40 s ago, took 30.0 s, ok"],
+            ["unread", 100, 20, "began 20 s ago, took 4.0 s, lost"],
+        ]
+        assert "one time axis, from 40 s ago until now" in await tab.text()
+        assert tab.complaints == []
 
 
 async def test_a_page_without_javascript_has_the_same_tables(tab: BrowserTab) -> None:

@@ -137,6 +137,7 @@ def ended(**changes: Any) -> SparkBatchFacts:
             "stages_done": 2,
             "outcome": "ok",
             "ended_at": 978307200.0,
+            "ended_ago_s": 10.0,
         }
         | changes
     )
@@ -258,6 +259,7 @@ _batches = st.builds(
     outcome=st.sampled_from([None, "ok", "failed", "cancelled", "lost"]),
     reason=_text,
     ended_at=st.one_of(st.none(), st.floats(0, 4e9)),
+    ended_ago_s=st.one_of(st.none(), _seconds),
 )
 
 

@@ -1,3 +1,4 @@
+import dataclasses
 from typing import Any
 
 import pytest
@@ -82,8 +83,9 @@ def test_a_batch_that_has_ended_is_kept_with_its_outcome_and_counted() -> None:
     run.rejected = 3
     ended = kept.end(run, "ok", 7.5, 1_700_000_000.0)
     facts = kept.facts(99.0, ready=True, reason=None)
-    assert facts.last == (ended,)
     assert ended is not None
+    assert ended.ended_ago_s == 0.0
+    assert facts.last == (dataclasses.replace(ended, ended_ago_s=91.5),)
     assert (ended.outcome, ended.since_s, ended.ended_at, ended.rejected) == (
         "ok",
         2.5,

@@ -76,6 +76,13 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text
 }
 
+// What the colours of a picture mean: [class, words] of each.
+export function legend(colours) {
+  const made = element("p", "legend")
+  for (const [kind, text] of colours) made.append(element("span", `swatch ${kind}`), text)
+  return made
+}
+
 export function list(node, texts) {
   const joined = texts.join("\n")
   if (node.dataset.texts === joined) return
@@ -87,7 +94,7 @@ export function list(node, texts) {
 // The columns of words, which begin at the left. Numbers end at the right.
 const WORDS = new Set(["member", "host", "letter", "record", "key", "value", "channel", "topic and group", "handler", "last error", "topic", "mode", "session", "batch",
   "progress", "ranges", "reason", "outcome", "ended", "partition", "marks", "state", "time", "kind",
-  "what happened"])
+  "when", "what happened"])
 
 function classOf(label) {
   // Without a token there is nothing in this column, and it is hidden.

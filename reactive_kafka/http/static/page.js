@@ -4,10 +4,11 @@ import {
   ApplicationBar, ChannelBar, Letters, buttonsKey, canAct, partitionButtons, poisonButtons, rowButtons, takeFacts,
 } from "./actions.js"
 import {
-  Table, ageText, drawing, durationText, element, errorText, list, numberText, rateText, setText, timeText,
+  Table, ageText, drawing, durationText, element, errorText, legend, list, numberText, rateText, setText, timeText,
 } from "./elements.js"
 import { Members } from "./members.js"
 import { RecordForm } from "./record.js"
+import { SparkView } from "./spark.js"
 import { ROOT, authorization, dropToken, keepToken } from "./service.js"
 
 const LAGS_KEPT = 60
@@ -195,6 +196,12 @@ function worstFirst(channel) {
     one.topic.localeCompare(other.topic) || one.partition - other.partition
 }
 
+const MARKS = [
+  ["settled", "settled, waits for its commit or for a record before it"],
+  ["open", "read and not settled"],
+  ["unread", "in the log and not read"],
+]
+
 const PARTITION_COLUMNS = [
   ["partition", partitionName],
   ["marks", marksText, drawMarks],
@@ -236,70 +243,6 @@ const HISTORY_COLUMNS = [
   ["kind", (one) => one.kind],
   ["what happened", (one) => (one.count === 1 ? one.text : `${one.text} (${one.count} times)`)],
 ]
-
-// -- Spark
-
-function drawProgress(cell, batch) {
-  const bar = element("progress")
-  // Without a value the bar shows an unknown progress.
-  if (batch.share != null) bar.value = batch.share
-  bar.setAttribute("aria-label", `${batch.tasks_done} of ${batch.tasks} tasks`)
-  cell.replaceChildren(bar)
-}
-
-function rangesText(ranges) {
-  const named = ranges.slice(0, 2).join(", ")
-  return ranges.length > 2 ? `${named} and ${ranges.length - 2} more` : named
-}
-
-const SESSION_COLUMNS = [
-  ["channel", (one) => one.channel],
-  ["mode", (one) => one.mode],
-  ["session", (one) => (one.ready ? "ready" : one.reason || "not ready")],
-  ...["ok", "failed", "cancelled", "lost"].map((outcome) => [outcome, (one) => one.jobs[outcome] || 0]),
-]
-const RUNNING_COLUMNS = [
-  ["batch", (one) => `${one.channel} ${one.id.slice(0, 4)}`],
-  ["progress", (one) => `${one.share} ${one.tasks_done}/${one.tasks}`, drawProgress],
-  ["stage", (one) => `${one.stage}/${one.stages}`],
-  ["tasks", (one) => `${one.tasks_done}/${one.tasks} (${one.tasks_active} running)`],
-  ["failed", (one) => one.tasks_failed],
-  ["records", (one) => numberText(one.records)],
-  ["attempt", (one) => one.attempt],
-  ["time", (one) => `${durationText(one.elapsed_seconds)} of ${durationText(one.timeout_seconds)}`],
-  ["ranges", (one) => rangesText(one.ranges)],
-]
-const LAST_COLUMNS = [
-  ["batch", (one) => `${one.channel} ${one.id.slice(0, 4)}`],
-  ["ended", (one) => (one.ended_at ? timeText(one.ended_at) : "")],
-  ["took", (one) => `${one.elapsed_seconds.toFixed(2)} s`],
-  ["records", (one) => numberText(one.records)],
-  ["rejected", (one) => one.rejected || ""],
-  ["attempt", (one) => one.attempt],
-  ["outcome", (one) => one.outcome, (cell, one) => {
-    cell.replaceChildren(element("span", `badge ${one.outcome === "ok" ? "" : "down"}`, one.outcome))
-  }],
-  ["ranges", (one) => rangesText(one.ranges)],
-  ["reason", (one) => one.reason],
-]
-
-class SparkView {
-  constructor() {
-    const byBatch = (one) => `${one.channel} ${one.id} ${one.attempt}`
-    this.sessions = new Table("Spark", SESSION_COLUMNS, "", byName)
-    this.running = new Table("Running batches", RUNNING_COLUMNS, "batches", byBatch)
-    this.last = new Table("Last batches", LAST_COLUMNS, "batches", byBatch)
-    this.nodes = [this.sessions.node, this.running.node, this.last.node]
-  }
-
-  update(sessions) {
-    const of = (name) => sessions.flatMap((one) => one[name].map((batch) => ({ ...batch, channel: one.channel })))
-    this.sessions.update(sessions)
-    this.running.update(of("running"))
-    const last = of("last").sort((one, other) => (other.ended_at || "").localeCompare(one.ended_at || ""))
-    this.last.update(last.slice(0, 20))
-  }
-}
 
 // -- the two views
 
@@ -344,7 +287,7 @@ class ChannelView {
     this.channel = null
     const actions = ["actions", actKey, (cell, one) => cell.replaceChildren(...partitionButtons(this.channel, one))]
     this.partitions = new Table("Partitions", [...PARTITION_COLUMNS, actions], "partitions", partitionName)
-    this.partitions.node.firstChild.after(legend())
+    this.partitions.node.firstChild.after(legend(MARKS))
     this.totals = element("p")
     this.history = new Table("Rebalances and failures", HISTORY_COLUMNS, "history",
       (one) => `${one.at} ${one.kind} ${one.text}`)
@@ -388,17 +331,6 @@ class ChannelView {
     this.letters = wanted && new Letters(wanted)
     this.lettersPlace.replaceChildren(...(this.letters ? [this.letters.node] : []))
   }
-}
-
-function legend() {
-  const made = element("p", "legend")
-  const parts = [
-    ["settled", "settled, waits for its commit or for a record before it"],
-    ["open", "read and not settled"],
-    ["unread", "in the log and not read"],
-  ]
-  for (const [kind, text] of parts) made.append(element("span", `swatch ${kind}`), text)
-  return made
 }
 
 // -- the page
@@ -522,9 +454,18 @@ class Page {
   }
 
   lost(since) {
-    this.show("away", "NO CONNECTION")
+    this.warn("NO CONNECTION", `no connection since ${since.toLocaleTimeString()}; trying again`)
+  }
+
+  // What it shows is older than what the service says, and it must not look up to date.
+  broken(error) {
+    this.warn("OUT OF DATE", `this page cannot show what the service sends (${error.message}): load it again`)
+  }
+
+  warn(state, words) {
+    this.show("away", state)
     const connection = document.getElementById("connection")
-    if (connection) setText(connection, `no connection since ${since.toLocaleTimeString()}; trying again`)
+    if (connection) setText(connection, words)
   }
 }
 
@@ -595,7 +536,13 @@ async function run() {
       await readStream(answer, alive, (facts) => {
         failures = 0
         since = null
-        page.take(facts)
+        try {
+          page.take(facts)
+        } catch (error) {
+          // Another version of the service has started, or this page has a bug.
+          page.broken(error)
+          reportError(error)
+        }
       })
     } catch {
       // The service is away. What the page shows says so.

@@ -53,6 +53,8 @@ class BatchRun:
     took_s: float = 0.0
     # Seconds since the epoch.
     ended_at: float | None = None
+    # The same on the clock of `started`.
+    ended: float | None = None
 
     @property
     def id(self) -> str:
@@ -90,6 +92,7 @@ class BatchRun:
             outcome=self.outcome,
             reason=self.reason,
             ended_at=self.ended_at,
+            ended_ago_s=None if self.ended is None else now - self.ended,
         )
 
 
@@ -145,6 +148,7 @@ class Ledger:
         run.took_s = 0.0 if run.started is None else now - run.started
         run.outcome = outcome
         run.ended_at = wall
+        run.ended = now
         self._last.append(run)
         self._outcomes[outcome] += 1
         self.durations.observe(run.took_s)
