@@ -166,7 +166,7 @@ class OperatorActions:
         if name not in known:
             names = ", ".join(sorted(known)) or "none"
             raise ActionError(
-                404, f"there is no incoming channel {one_line(repr(name), 100)}; there are: {names}"
+                404, f"{one_line(repr(name), 100)} is no incoming channel; there are: {names}"
             )
         return self._app.channel(name)
 
@@ -272,7 +272,11 @@ async def _skip(channel: Channel, action: str, arguments: Mapping[str, Any]) -> 
         "waiting": f"{record} has not come yet, and is skipped when it comes",
         "settled": f"{record} was settled before: nothing has changed",
     }
-    return _answer(channel, action, said[channel.skip(asked.partition, asked.offset)])
+    try:
+        outcome = channel.skip(asked.partition, asked.offset)
+    except NotOwnerError as error:
+        raise _not_ours(channel, asked.partition) from error
+    return _answer(channel, action, said[outcome])
 
 
 def _log_level(action: str, given: Mapping[str, Any]) -> ActionAnswer:

@@ -107,7 +107,7 @@ async def test_an_operator_gets_past_a_bad_record(token_file: Path, wrong_token_
 
         refused = await act("pause", "ordres")
         assert (refused.code, refused.out) == (1, "")
-        assert "there is no incoming channel 'ordres'; there are: orders (HTTP 404)" in refused.err
+        assert "'ordres' is no incoming channel; there are: orders (HTTP 404)" in refused.err
         away = await act("skip", "orders", *place[:2], "--partition", "9", "--offset", "1", "--yes")
         assert away.code == 1
         wrong = await act(
@@ -120,7 +120,7 @@ async def test_an_operator_gets_past_a_bad_record(token_file: Path, wrong_token_
             control, url, "pause", "orders", token_file=wrong_token_file
         )
         assert stranger.code == 1
-        assert "this needs the token" in stranger.err
+        assert "does not accept the token: --token-file has to be" in stranger.err
         assert "other" not in stranger.err
 
 
@@ -263,6 +263,23 @@ def test_a_server_that_is_none_of_ours_is_an_error(token_file: Path, body: bytes
     assert "HTTP 418" in ended.err
 
 
+def test_a_wrong_token_and_a_wrong_path_say_what_to_name(token_file: Path) -> None:
+    with server(401, b'{"error": "this needs the token: Authorization: Bearer ..."}') as url:
+        ended = control(url, "pause", "orders", token_file=token_file)
+    assert ended.code == 1
+    assert (
+        f"{url} does not accept the token: --token-file has to be the [http] token_file"
+        in ended.err
+    )
+    with server(404, b"Not Found") as url:
+        ended = control(f"{url}/page", "pause", "orders", token_file=token_file)
+    assert ended.code == 1
+    assert f"HTTP 404: Not Found; {url}/page has to be the URL of a service" in ended.err
+    with server(404, b'{"error": "\'x\' is no incoming channel; there are: orders"}') as url:
+        ended = control(url, "pause", "x", token_file=token_file)
+    assert ended.err.strip() == "Error: 'x' is no incoming channel; there are: orders (HTTP 404)"
+
+
 def test_the_answers_of_workers_are_a_line_each(token_file: Path) -> None:
     workers = [
         {"worker": 1, "status": 200, "result": "orders-0 offset 1 is skipped"},
@@ -283,6 +300,9 @@ def test_the_answers_of_workers_are_a_line_each(token_file: Path) -> None:
     [
         (("ftp://x", "pause", "orders"), "is no URL of a service"),
         (("shop:9000", "pause", "orders"), "is no URL of a service"),
+        (("http://[::1", "pause", "orders"), "is no URL of a service"),
+        (("http://shop:port", "pause", "orders"), "is no URL of a service"),
+        (("http://shop:99999", "pause", "orders"), "is no URL of a service"),
         (("http://u:p@shop", "pause", "orders"), "a URL without user"),
         (("http://shop", "explode", "orders"), "No such command 'explode'"),
         (("http://shop", "pause"), "Missing argument 'CHANNEL'"),

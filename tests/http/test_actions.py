@@ -197,6 +197,9 @@ async def test_a_record_is_skipped(service: Service) -> None:
         assert again["result"] == "orders-0 offset 1 was settled before: nothing has changed"
         others = await service.post("/api/channels/orders/skip", {**body, "partition": 9})
         assert (others.status_code, others.json()["code"]) == (409, "not-assigned")
+        assert others.json()["error"].startswith(
+            "channel 'orders' does not have orders-9 at the moment; this process has orders-0"
+        )
         unread = await service.post("/api/channels/orders/skip", {**body, "topic": "others"})
         assert unread.status_code == 409
 
@@ -281,7 +284,7 @@ async def test_an_unknown_channel_or_action_is_answered_with_those_that_exist(
         answer = await service.post("/api/channels/ordres/pause")
         assert answer.status_code == 404
         assert answer.json() == {
-            "error": "there is no incoming channel 'ordres'; there are: audit, orders"
+            "error": "'ordres' is no incoming channel; there are: audit, orders"
         }
         answer = await service.post("/api/channels/orders/explode")
         assert answer.status_code == 404
@@ -386,19 +389,25 @@ async def test_each_action_leaves_one_line_and_is_counted(
         await service.post("/api/channels/orders/resume", {"reason": "a\nforged line"})
         await service.post("/api/channels/orders/resume", {"x": 1})
         await service.post("/api/log-level", {"level": "info"})
+        await service.post("/api/channels/ordres/pause")
         text = (await service.client.get("/metrics")).text
     assert [(one.number, one.channel, one.action, one.outcome) for one in service.actions] == [
         (1, "orders", "pause", "ok"),
         (2, "orders", "resume", "ok"),
         (3, "orders", "resume", "refused"),
         (4, "*", "log-level", "ok"),
+        (5, "ordres", "pause", "refused"),
     ]
     assert {one.remote for one in service.actions} == {"10.9.8.7"}
     lines = [line.getMessage() for line in caplog.records if "asked for" in line.getMessage()]
     assert lines[0] == (
         'orders: 10.9.8.7 asked for pause {"reason": "a\\nforged line"}: 200, the channel is paused'
     )
-    assert len(lines) == 4
+    assert lines[4] == (
+        "ordres: 10.9.8.7 asked for pause {}: 404, 'ordres' is no incoming channel; "
+        "there are: audit, orders"
+    )
+    assert len(lines) == 5
     assert TOKEN not in caplog.text
     counted = {
         (sample.labels["action"], sample.labels["outcome"]): sample.value
@@ -410,6 +419,7 @@ async def test_each_action_leaves_one_line_and_is_counted(
         ("pause", "ok"): 1,
         ("resume", "ok"): 1,
         ("resume", "refused"): 1,
+        ("pause", "refused"): 1,
         ("log-level", "ok"): 1,
     }
 

@@ -22,6 +22,8 @@ ANSWER_S = 35.0
 """How long a service may take to answer. It answers itself after 10 s, a supervisor after 20 s."""
 MOST_BYTES = 4 * 1024 * 1024
 """How long an answer may be."""
+WRONG_TOKEN = 401
+NO_SUCH_PATH = 404
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -51,11 +53,14 @@ class ServiceClient:
     token: str
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise click.UsageError(
-                f"{self.url!r} is no URL of a service: http://HOST:PORT is wanted"
-            )
+        wanted = f"{self.url!r} is no URL of a service: http://HOST:PORT is wanted"
+        try:
+            parts = urlsplit(self.url)
+            has_port = parts.port is None or parts.port > 0
+        except ValueError as error:
+            raise click.UsageError(f"{wanted} ({one_line(str(error))})") from error
+        if parts.scheme not in ("http", "https") or not parts.hostname or not has_port:
+            raise click.UsageError(wanted)
         if parts.username is not None or parts.query or parts.fragment:
             raise click.UsageError("a URL without user, query and fragment is wanted")
 
@@ -83,7 +88,7 @@ class ServiceClient:
                 return ServiceAnswer(response.status, _object(response.read(MOST_BYTES)))
         except urllib.error.HTTPError as error:
             with error:
-                raise _refused(error.code, error.read(MOST_BYTES)) from error
+                raise _refused(self.url, error.code, error.read(MOST_BYTES)) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise CommandFailed(f"{self.url} does not answer: {one_line(str(reason))}") from error
@@ -117,8 +122,13 @@ def _object(body: bytes) -> Mapping[str, Any]:
     return found
 
 
-def _refused(status: int, body: bytes) -> click.ClickException:
+def _refused(url: str, status: int, body: bytes) -> click.ClickException:
     """Return the error for an answer that is a refusal."""
+    if status == WRONG_TOKEN:
+        return CommandFailed(
+            f"{url} does not accept the token: --token-file has to be the [http] token_file of the "
+            f"service (HTTP {status})"
+        )
     try:
         found = json.loads(body)
         said = str(found["error"])
@@ -130,4 +140,10 @@ def _refused(status: int, body: bytes) -> click.ClickException:
         text = "\n".join(one_line(line) for line in lines)
     except (ValueError, KeyError, TypeError):
         text = f"HTTP {status}: {one_line(body.decode(errors='replace').strip(), 300)}"
+        if status == NO_SUCH_PATH:
+            # Its own answers to wrong names are JSON.
+            text += (
+                f"; {url} has to be the URL of a service, as its log names it, whose [http] has a "
+                "token_file"
+            )
     return WrongUsage(text) if status == 400 else CommandFailed(text)
