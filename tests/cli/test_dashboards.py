@@ -121,6 +121,38 @@ def test_the_panels_have_places_and_numbers_of_their_own() -> None:
     assert names == ["datasource", "job", "instance", "channel"]
 
 
+# Panels and units that Grafana 11 to 13 have, as its packages @grafana/schema and @grafana/data say.
+KINDS = {"row", "stat", "timeseries", "state-timeline"}
+UNITS = {"none", "short", "s", "reqps", "recps", "ops"}
+BUILT_IN = {"__rate_interval", "__range"}
+
+
+def test_grafana_knows_every_panel_unit_and_variable() -> None:
+    dashboard = json.loads(dashboard_text())
+    panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    assert {panel["type"] for panel in dashboard["panels"]} == KINDS
+    assert {panel["fieldConfig"]["defaults"]["unit"] for panel in panels} == UNITS
+    variables = {variable["name"]: variable for variable in dashboard["templating"]["list"]}
+    asked = json.dumps([*panels, *variables.values()])
+    used = set(re.findall(r"\$\{?(\w+)", asked)) - {"__all"}
+    assert used == set(variables) | BUILT_IN, "each one is used, and no other one"
+    for number, variable in enumerate(variables.values()):
+        # A variable may use those before it.
+        query = json.dumps(variable["query"])
+        assert set(re.findall(r"\$(\w+)", query)) <= set(list(variables)[:number])
+
+
+def test_a_legend_names_labels_that_its_query_keeps() -> None:
+    for panel in json.loads(dashboard_text())["panels"]:
+        targets = panel.get("targets", [])
+        assert len({target["refId"] for target in targets}) == len(targets)
+        for target in targets:
+            kept = re.findall(r"by \(([^)]*)\)", target["expr"])
+            labels = {label.strip() for names in kept for label in names.split(",")}
+            assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= labels, panel["title"]
+            assert target["legendFormat"], "series without a name show their whole query"
+
+
 def test_every_alert_has_a_summary_a_severity_and_a_cure_that_exists() -> None:
     for rule in rules():
         assert rule["labels"]["severity"] in ("critical", "warning")

@@ -116,7 +116,7 @@ ROWS = (
             Panel(
                 "Records a second",
                 "received is above settled while lag grows inside of the process.",
-                "reqps",
+                "recps",
                 (
                     Query(_rate("records_received_total"), "{{channel}} received"),
                     Query(_rate("records_acked_total"), "{{channel}} acked"),
@@ -168,7 +168,7 @@ ROWS = (
             Panel(
                 "Failures",
                 "Nacked records by strategy, and calls that were repeated.",
-                "reqps",
+                "recps",
                 (
                     Query(
                         _rate("records_nacked_total", "channel, strategy"),
@@ -181,7 +181,7 @@ ROWS = (
             Panel(
                 "Skipped",
                 "Records settled without a call, by reason.",
-                "reqps",
+                "recps",
                 (
                     Query(
                         _rate("records_skipped_total", "channel, reason"), "{{channel}} {{reason}}"
@@ -254,7 +254,7 @@ ROWS = (
             Panel(
                 "Records sent",
                 "By outcome; ok: confirmed by the broker.",
-                "reqps",
+                "recps",
                 (
                     Query(
                         _rate("records_sent_total", "channel, outcome"), "{{channel}} {{outcome}}"
@@ -342,7 +342,7 @@ ROWS = (
             Panel(
                 "Batches",
                 "Finished runs, by outcome.",
-                "reqps",
+                "ops",
                 (Query(_rate("spark_jobs_total", "channel, outcome"), "{{channel}} {{outcome}}"),),
             ),
             Panel(
