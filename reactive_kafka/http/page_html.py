@@ -124,11 +124,13 @@ def overview_page(facts: Json, root: str) -> str:
         facts: What an event of the stream holds.
         root: The path at which the application is mounted.
     """
+    has_channels = facts["incoming"] or facts["outgoing"]
     return _page(
         facts,
         root,
         channel="",
         main=WORKERS_PLACE
+        + ("" if has_channels else "<p>This application has no channels.</p>")
         + _incoming(facts["incoming"], root)
         + _poison(facts["incoming"])
         + _outgoing(facts["outgoing"])

@@ -138,6 +138,37 @@ async def test_the_page_is_live_again_when_the_service_has_restarted(tab: Browse
         assert await tab.text("#connection") == ""
 
 
+async def test_an_application_without_channels_says_so(tab: BrowserTab) -> None:
+    served = FactsApp(app())
+    says = "This application has no channels."
+    async with serve(make_asgi(served), HOST, 0) as server:
+        async with httpx.AsyncClient() as client:
+            assert says in (await client.get(server.url)).text
+        await tab.open(server.url)
+        await tab.until(IS_LIVE)
+        assert says in await tab.text()
+        served.now = app(channel())
+        await tab.until("document.querySelector('.channels').offsetParent", SOON_S)
+        assert says not in await tab.text()
+
+
+async def test_a_name_that_turns_the_direction_of_text_turns_no_word_behind_it(
+    tab: BrowserTab,
+) -> None:
+    served = FactsApp(app(channel(channel="orders \u202e", state="failed", reason="broken")))
+    async with serve(make_asgi(served), HOST, 0) as server:
+        await tab.open(server.url)
+        await tab.until(IS_LIVE)
+        # Where the first and the last letter of the word are seen.
+        edges = await tab.run(
+            "(() => { const word = document.querySelector('.channels .badge').firstChild;"
+            " return [0, word.length - 1].map(place => { const one = document.createRange();"
+            " one.setStart(word, place); one.setEnd(word, place + 1);"
+            " return one.getBoundingClientRect().x }) })()"
+        )
+        assert edges[0] < edges[1], "failed reads as deliaf"
+
+
 async def test_facts_that_the_page_cannot_show_are_no_outage_and_do_not_pass_as_shown(
     tab: BrowserTab,
 ) -> None:

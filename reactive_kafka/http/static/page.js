@@ -251,17 +251,19 @@ class Overview {
     this.bar = new ApplicationBar()
     this.record = new RecordForm()
     this.members = new Members()
+    this.none = element("p", "", "This application has no channels.")
     this.incoming = channelTable("Incoming channels")
     this.outgoing = new Table("Outgoing channels", OUTGOING_COLUMNS, "outgoing", (one) => `${one.direction} ${one.channel}`,
       (one) => (one.status === "UP" ? "" : "down"))
     this.spark = new SparkView()
     this.poison = poisonTable()
-    this.nodes = [this.bar.node, this.members.workers, this.incoming.node, this.poison.node, this.outgoing.node, ...this.spark.nodes,
+    this.nodes = [this.bar.node, this.members.workers, this.none, this.incoming.node, this.poison.node, this.outgoing.node, ...this.spark.nodes,
       this.members.node, this.record.node]
   }
 
   update(facts) {
     this.bar.update()
+    this.none.hidden = facts.incoming.length + facts.outgoing.length > 0
     this.record.update(facts.incoming)
     // Array.sort keeps the order of equal channels.
     this.incoming.update([...facts.incoming].sort((one, other) => severity(other) - severity(one)))
