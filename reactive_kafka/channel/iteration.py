@@ -84,6 +84,16 @@ class _Iteration:
     def held(self, *, briefly: bool) -> Iterator[Held]:
         yield from self._channel.session.kept()
 
+    def wait_begins(self, now: float) -> int:
+        # There is no call whose duration counts.
+        return 0
+
+    def wait_ends(self, number: int, now: float) -> None:
+        pass
+
+    def waited_s(self) -> float:
+        return 0.0
+
 
 def _next(
     session: ChannelSession,

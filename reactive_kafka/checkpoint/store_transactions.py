@@ -29,6 +29,7 @@ from reactive_kafka.errors import (
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import verdicts_of
+from reactive_kafka.verdicts.ageing import not_working
 from reactive_kafka.verdicts.attempt_time import not_counted
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 
@@ -131,7 +132,7 @@ class StoreTransactions:
         for part in parts:
             part.tracker.stop_clock([delivery.index for delivery in part.deliveries], since)
         try:
-            with not_counted():
+            with not_counted(), not_working():
                 yield
         except (FatalBrokerError, CorruptCheckpointError) as error:
             failure = CheckpointStoreError(f"channel {self._name!r}: its checkpoint store: {error}")

@@ -21,6 +21,7 @@ from reactive_kafka.records import RawRecord
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.batch import Batch
+from reactive_kafka.verdicts.call_waits import CallWaits
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 from reactive_kafka.verdicts.message import Message
 
@@ -39,6 +40,9 @@ class WorkerOfHandler(Protocol):
     """A worker, as it is seen from inside of its handler."""
 
     task: asyncio.Task[Any]
+    # The record that its handler has. None: a batch, or nothing.
+    record: RawRecord | None
+    waits: CallWaits
 
     @property
     def pool(self) -> WorkersOfHandler:
@@ -116,9 +120,11 @@ class CallHolder:
 
     def __init__(
         self,
+        worker: WorkerOfHandler,
         roots: Callable[[Delivery], Iterable[RecordPlace]],
         left_unsettled: Callable[[], Iterable[Held]],
     ) -> None:
+        self._worker = worker
         self._roots = roots
         self._left_unsettled = left_unsettled
 
@@ -132,6 +138,21 @@ class CallHolder:
         yield from mine.items()
         if not briefly:
             yield from self._left_unsettled()
+
+    def wait_begins(self, now: float) -> int:
+        """Leave the time from now on out of the duration of the worker's call.
+
+        A task that has outlived its call is taken for one of the next call.
+        """
+        return self._worker.waits.begins(self._worker.record, now)
+
+    def wait_ends(self, number: int, now: float) -> None:
+        """Note the end of a wait."""
+        self._worker.waits.ends(number, now)
+
+    def waited_s(self) -> float:
+        """Return how long the calls of the worker have waited for us so far."""
+        return self._worker.waits.total_s
 
 
 def _call_around_wait() -> CurrentCall | None:

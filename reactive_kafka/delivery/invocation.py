@@ -12,6 +12,7 @@ from reactive_kafka.delivery.returned import ReturnedUnsettled
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.records import RawRecord
 from reactive_kafka.tracking.tracker import OffsetTracker
+from reactive_kafka.verdicts.ageing import not_ageing
 from reactive_kafka.verdicts.batch import Batch, ack_returned_batch
 from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.delivery_hook import Call, DeliveryHook
@@ -192,7 +193,8 @@ def _settling(invocation: Invocation, returned: ReturnedUnsettled | None) -> Cal
             if not is_sent:
                 await emit.answer(result, message)
         elif invocation.awaits_commits and invocation.ack == "post":
-            await message.ack()
+            with not_ageing():
+                await message.ack()
         elif invocation.ack == "post":
             ack_returned(message)
         if returned is not None and is_open(message):
@@ -230,7 +232,8 @@ def _acking(call: Call, *, awaits_commits: bool) -> Call:
         await call(batch)
         await deliver_cancellation()
         if awaits_commits:
-            await batch.ack()
+            with not_ageing():
+                await batch.ack()
         else:
             ack_returned_batch(batch)
 

@@ -32,7 +32,9 @@ class LongCalls:
         self._last: HandlerSlow | None = None
 
     def look(self, took_s: float) -> None:
-        """A call has taken so long, without waits between attempts."""
+        """A call has taken so long, waits for room or a write included, without those between
+        attempts.
+        """
         if took_s <= self.limit_s:
             return
         now = self._channel.clock.monotonic()

@@ -183,14 +183,17 @@ class Retries:
         """
         # What follows a failure is called outside of the except block. Otherwise Python would make
         # the error of one attempt the context of what the next one raises.
+        worker.waits.next_call()
         began = self._clock.monotonic()
         try:
             try:
                 await self._attempts.call(worker, messages)
             finally:
-                took_s = self._clock.monotonic() - began
-                self._totals.durations.observe(took_s)
-                self._long_calls.look(took_s)
+                now = self._clock.monotonic()
+                waited_s = worker.waits.take_call(worker.record, now)
+                self._totals.durations.observe(now - began - waited_s)
+                # A revocation waits for the whole of it.
+                self._long_calls.look(now - began)
             await self._isolation.call_returned(worker)
         except BaseException as error:
             failed = error

@@ -150,7 +150,8 @@ HANDLER_DURATION = _histogram(
     "handler_duration_seconds",
     "seconds",
     _CHANNEL,
-    "Duration of one handler call, without the waits before its next attempt.",
+    "Duration of one handler call, without its waits for a write, for room in a channel, for a"
+    " store or a registry.",
 )
 DELIVERY_DELAY = _histogram(
     "delivery_delay_seconds",

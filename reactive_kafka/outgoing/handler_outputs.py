@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ from reactive_kafka.outgoing.transactions.transaction import Transaction
 from reactive_kafka.records import RawRecord, Record
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import ack_range, verdicts_of
-from reactive_kafka.verdicts.ageing import HOLDER, not_ageing
+from reactive_kafka.verdicts.ageing import HOLDER, not_ageing, not_working
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.message import Message, new_message
@@ -148,7 +148,8 @@ class Outputs:
             if self._waits:
                 await self._write(result, message.record)
                 if self._settles:
-                    await message.ack()
+                    with not_ageing():
+                        await message.ack()
             else:
                 await self._answer_when_written(result, message)
         except BaseException as error:
@@ -229,15 +230,21 @@ class Outputs:
                 # log that.
                 done.exception()
 
-    def _waiting_for_writes(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def _waiting_for_writes(self) -> Iterator[None]:
         """Stop the clock of the handler's records, which wait for a broker now.
 
-        If values went to a memory channel, the clock runs while its handler has them.
+        If values went to a memory channel, the clock runs while its handler has them. The wait is
+        no time of the call in either case.
         """
         holder = HOLDER.get()
         if not self._ages_on or holder is None:
-            return not_ageing()
-        return with_other_handlers(holder.held(briefly=True), asyncio.get_running_loop().time)
+            with not_ageing():
+                yield
+            return
+        held = holder.held(briefly=True)
+        with not_working(), with_other_handlers(held, asyncio.get_running_loop().time):
+            yield
 
     async def put(self, value: Any, then: Callable[[BaseException | None], None]) -> None:
         """Send one value when there is room for it; *then* is called with its outcome."""

@@ -23,6 +23,7 @@ from reactive_kafka.tracing.attributes import (
 )
 from reactive_kafka.tracing.clusters import ClusterAttributes
 from reactive_kafka.tracing.tracer import CurrentSpan, Tracing
+from reactive_kafka.verdicts.ageing import HOLDER
 from reactive_kafka.verdicts.batch import Batch, keep_batch_trace
 from reactive_kafka.verdicts.delivery import keep_trace
 from reactive_kafka.verdicts.delivery_hook import Call
@@ -82,6 +83,7 @@ class CallSpans:
             if written_at is not None:
                 measured.append((times.delays, max(0.0, self._wall() - written_at)))
             began = self._now()
+            waited_before_s = _waited_s()
             with span:
                 try:
                     result = await call(argument)
@@ -90,7 +92,8 @@ class CallSpans:
                         measured.append((times.ages, max(0.0, self._wall() - written_at)))
                     return result
                 finally:
-                    span.exemplify((durations, self._now() - began), *measured)
+                    waited_s = _waited_s() - waited_before_s
+                    span.exemplify((durations, self._now() - began - waited_s), *measured)
 
         return call_in_span
 
@@ -149,6 +152,12 @@ class CallSpans:
             span_name("process", topic), tracing.consumer, attributes, tracing.no_parent, links
         )
         return tracing.current(span, tracing.no_parent)
+
+
+def _waited_s() -> float:
+    """Return how long the calls of this worker have waited for us, which is no time of theirs."""
+    holder = HOLDER.get()
+    return 0.0 if holder is None else holder.waited_s()
 
 
 def _written_at(argument: Message[Any] | Batch[Any]) -> float | None:

@@ -32,6 +32,19 @@ class Holder(Protocol):
             briefly: The wait is over already, and was short: only the caller's own records.
         """
 
+    def wait_begins(self, now: float) -> int:
+        """Leave the time from now on out of the duration of the call around this.
+
+        Returns:
+            What :meth:`wait_ends` takes.
+        """
+
+    def wait_ends(self, number: int, now: float) -> None:
+        """Note the end of a wait."""
+
+    def waited_s(self) -> float:
+        """Return how long calls of this holder have waited for us so far."""
+
 
 HOLDER: ContextVar[Holder | None] = ContextVar("reactive_kafka holder", default=None)
 
@@ -44,12 +57,12 @@ that most waits need no second look at the records.
 class not_ageing:
     """A context manager: the records that its caller has do not age while the block runs.
 
-    The time does not count for ``attempt_timeout`` either. Blocks may be nested, and several tasks
-    of a handler may be in one at once. Outside of handlers it does nothing. It is for the loop of
-    the application only.
+    The time counts neither for ``attempt_timeout`` nor in the duration of the call. Blocks may be
+    nested, and several tasks of a handler may be in one at once. Outside of handlers it does
+    nothing. It is for the loop of the application only.
     """
 
-    __slots__ = ("_attempt", "_holder", "_loop", "_since", "_stopped", "_timer")
+    __slots__ = ("_attempt", "_holder", "_loop", "_since", "_stopped", "_timer", "_wait")
 
     def __enter__(self) -> None:
         self._holder = HOLDER.get()
@@ -58,6 +71,7 @@ class not_ageing:
         self._loop = asyncio.get_running_loop()
         # The loop's time is the monotonic time of the application's clock.
         self._since = self._loop.time()
+        self._wait = self._holder.wait_begins(self._since)
         self._attempt = ATTEMPT.get()
         if self._attempt is not None:
             self._attempt.wait_begins(self._since)
@@ -75,6 +89,7 @@ class not_ageing:
             return
         self._timer.cancel()
         now = self._loop.time()
+        self._holder.wait_ends(self._wait, now)
         if self._attempt is not None:
             self._attempt.wait_ends(now)
         if self._stopped is None and now > self._since:
@@ -89,6 +104,24 @@ class not_ageing:
         for tracker, indexes in self._stopped:
             # As of the beginning of the wait, also if the timer came later.
             tracker.stop_clock(indexes, self._since)
+
+
+@contextmanager
+def not_working() -> Iterator[None]:
+    """Leave the time of this block out of the duration of the handler's call.
+
+    Its records may age meanwhile: another handler may have what was made of them.
+    """
+    holder = HOLDER.get()
+    if holder is None:
+        yield
+        return
+    time = asyncio.get_running_loop().time
+    wait = holder.wait_begins(time())
+    try:
+        yield
+    finally:
+        holder.wait_ends(wait, time())
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.observe.facts import DURATION_BUCKETS_S, DurationHistogram
 from reactive_kafka.records import RawRecord
 from reactive_kafka.tracking.tracker import OffsetTracker
+from reactive_kafka.verdicts.call_waits import CallWaits
 from reactive_kafka.verdicts.delivery_hook import DeliveryHook
 from reactive_kafka.verdicts.message import Message, new_message
 
@@ -119,28 +120,38 @@ class SingleHandler(RecordHandler):
 
 
 class CallDurations:
-    """Counts the durations of calls made one after the other: the short ones all at once."""
+    """Counts the durations of calls made one after the other: the short ones all at once.
 
-    def __init__(self, histogram: DurationHistogram, now: float) -> None:
+    Args:
+        waits: What the calls have waited for us. That time is not counted.
+    """
+
+    def __init__(self, histogram: DurationHistogram, waits: CallWaits, now: float) -> None:
         self._histogram = histogram
+        self._waits = waits
         self._counted_until = now
+        # Waits of calls before this worker came to the lane.
+        waits.take()
 
-    def observe(self, short_calls: int, began: float, now: float) -> None:
-        """Count a call from *began* to *now*, and the short calls before it."""
+    def observe(self, short_calls: int, record: RawRecord, began: float, now: float) -> None:
+        """Count the call for *record* from *began* to *now*, and the short calls before it."""
         if now - began > SHORT_S:
+            took_s = now - began - self._waits.take_call(record, now)
             self.observe_short(short_calls, began)
-            self._histogram.observe(now - began)
+            self._histogram.observe(took_s)
             self._counted_until = now
         else:
             self.observe_short(short_calls + 1, now)
 
     def rest_until(self, now: float) -> None:
         """Count no time from the last call until *now*, in which the worker waited."""
+        self._waits.take()
         self._counted_until = now
 
     def observe_short(self, calls: int, now: float) -> None:
         """Count the calls that were made since anything was last counted: each was short."""
-        self._histogram.observe_many_short(calls, now - self._counted_until)
+        total_s = now - self._counted_until - self._waits.take()
+        self._histogram.observe_many_short(calls, max(0.0, total_s))
         self._counted_until = now
 
 
@@ -243,7 +254,7 @@ class RecordRunner:
         monotonic = self._clock.monotonic
 
         entered = now = monotonic()
-        durations = CallDurations(self._durations, now)
+        durations = CallDurations(self._durations, worker.waits, now)
         # Calls that ``durations`` has not counted yet. None of them was long.
         short_calls = 0
         # A stretch that ended (-inf) makes the worker leave the lane after the current record. It
@@ -328,7 +339,7 @@ class RecordRunner:
                         # The handler has not been called.
                         durations.observe_short(short_calls, now)
                     else:
-                        durations.observe(short_calls, now, failed_at)
+                        durations.observe(short_calls, record, now, failed_at)
                         self._long_calls.look(failed_at - now)
                     short_calls = 0
                     has_failed = True
@@ -350,7 +361,7 @@ class RecordRunner:
                         durations.rest_until(now)
                         has_failed = False
                     else:
-                        durations.observe(short_calls, began, now)
+                        durations.observe(short_calls, record, began, now)
                         short_calls = 0
                         self._long_calls.look(now - began)
                     if now >= stretch_end:

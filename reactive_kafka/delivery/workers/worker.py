@@ -22,6 +22,7 @@ from reactive_kafka.records import RawRecord
 from reactive_kafka.state_table import next_state
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.ageing import HOLDER
+from reactive_kafka.verdicts.call_waits import CallWaits
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 from reactive_kafka.verdicts.message import new_message
 from reactive_kafka.verdicts.unawaited import CALLER, Caller
@@ -55,6 +56,7 @@ class Worker:
         "strays",
         "stretch_end",
         "task",
+        "waits",
     )
 
     def __init__(
@@ -67,11 +69,13 @@ class Worker:
         # For the code that its handlers call. The variables are set in the context of its own task.
         WORKER.set(self)
         CALLER.set(Caller())
-        HOLDER.set(CallHolder(pool.roots, pool.left_unsettled))
+        HOLDER.set(CallHolder(self, pool.roots, pool.left_unsettled))
         self.context = context
         # The context as handlers are to find it. One of them may have changed ``context``.
         self.clean_context = context if keeps_apart else context.copy()
         self.pool = pool
+        # How long its calls have waited for us: that is no time of theirs.
+        self.waits = CallWaits()
         self.state = WorkerState.IDLE
         # It has one of the slots of ``limit``.
         self.has_slot = False
