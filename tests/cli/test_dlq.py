@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,66 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka import TopicPartition
-from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.dlq.dlq_command import DEFAULT_LIMIT
 from reactive_kafka.clock import SYSTEM_CLOCK
-from reactive_kafka.dead_letters.letters import ReplayError, progress_group
-from reactive_kafka.dead_letters.replay import CONFIRM_S, carry_out_replay, plan_replay
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.testing import MemoryBroker
-from tests.app.brokers import Hold
-from tests.app.helpers import in_virtual_time, until
 from tests.cli.inside import cli_on, commit, make_broker, positions
-from tests.config.loading import loaded
-from tests.failure.samples import failed, letter_of
-
-MEMORY = "reactive-kafka-replay:letters"
-CHANNELS = {
-    "kafka": {"bootstrap_servers": "memory:1", "group_id": "g"},
-    "incoming": {
-        "orders": {
-            "failure_strategy": "delayed-retry-topic",
-            "dead_letter_queue": {"topic": "letters"},
-        },
-        "others": {"pattern": "spare|gone"},
-    },
-}
-"""Of the topics here payments alone is read by no channel."""
-
-
-def write_letter(
-    broker: MemoryBroker,
-    offset: int,
-    *,
-    topic: str = "orders",
-    letters_partition: int = 0,
-    timestamp_ms: int | None = failed().timestamp_ms,
-) -> None:
-    """A dead letter of ours: the record with this offset of partition 1, its value being the
-    offset.
-
-    The record was made five seconds before the letter.
-    """
-    record = failed(
-        partition=TopicPartition(topic, 1), offset=offset, value=b"%d" % offset, key=b"k%d" % offset
-    )
-    record = replace(record, timestamp_ms=timestamp_ms)
-    written = letter_of(record)
-    assert written.timestamp_ms is None
-    broker.produce(
-        "letters",
-        written.value,
-        key=written.key,
-        headers=written.headers,
-        partition=letters_partition,
-        timestamp_ms=record.now_ms,
-    )
-
-
-def cluster_of(broker: MemoryBroker) -> ClusterAccess:
-    """As the command line finds it."""
-    channels = loaded(CHANNELS).incoming.values()
-    return ClusterAccess("memory:1", {}, tuple(channels), lambda _: broker.connector())
+from tests.dead_letters.letters_topic import (
+    CHANNELS,
+    PROGRESS,
+    broker_with_letters,
+    values,
+    write_letter,
+)
+from tests.failure.samples import failed
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -86,22 +37,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def values(broker: MemoryBroker, topic: str = "orders") -> list[str]:
-    """What a topic holds, partition by partition."""
-    return [
-        (record.value or b"").decode()
-        for partition in range(broker.topics()[topic])
-        for record in broker.log(TopicPartition(topic, partition))
-    ]
-
-
 @pytest.fixture
 def broker() -> MemoryBroker:
-    """letters holds 7 and 8 of orders in partition 0, and 9 in partition 1."""
-    broker = make_broker(2, "orders", "letters", "payments")
-    for offset, number in ((7, 0), (8, 0), (9, 1)):
-        write_letter(broker, offset, letters_partition=number)
-    return broker
+    return broker_with_letters()
 
 
 # -- show
@@ -249,7 +187,7 @@ def test_a_dry_run_shows_targets_and_counts_and_writes_nothing(broker: MemoryBro
         "would replay 3 records",
     ]
     assert values(broker) == []
-    assert broker.committed(MEMORY) == {}
+    assert broker.committed(PROGRESS) == {}
 
 
 def test_a_record_goes_back_as_it_was(broker: MemoryBroker) -> None:
@@ -411,112 +349,17 @@ def test_a_write_that_fails_ends_it_there_and_the_next_one_goes_on_there(
     broker.fail_next("send", FatalBrokerError("no right to write"), times=3, of="orders")
     said = replay(broker, "--yes", code=1)
     assert "letters-0 offset 4 could not be written: no right to write" in said
-    assert positions(broker, MEMORY) == {0: 4}
+    assert positions(broker, PROGRESS) == {0: 4}
     replay(broker, "--yes")
     assert sorted(values(broker), key=int) == [str(number) for number in range(7, 15)]
 
 
-async def interrupted(broker: MemoryBroker, held: Hold) -> asyncio.Task[None]:
-    """A replay of eight letters, cancelled while the fourth is held up and all others of its piece
-    are written.
-    """
-    for offset in range(10, 15):
-        write_letter(broker, offset)
-    wanted = await plan_replay(cluster_of(broker), "letters", None, None)
-    replaying = asyncio.create_task(carry_out_replay(cluster_of(broker), wanted, {}))
-    await held.arrived()
-    await until(lambda: len(values(broker)) == 6)
-    replaying.cancel()
-    return replaying
-
-
-@in_virtual_time
-async def test_what_is_on_its_way_at_an_interruption_is_waited_for_and_does_not_go_twice(
-    broker: MemoryBroker,
-) -> None:
-    broker.delay_next("send", 0.0, times=3, of="orders")
-    held = broker.hold("send", of="orders")
-    replaying = await interrupted(broker, held)
-    await asyncio.sleep(CONFIRM_S / 2)
-    assert not broker.committed(MEMORY), "it waits"
-    held.release()
-    await asyncio.wait([replaying])
-    assert replaying.cancelled()
-    assert positions(broker, MEMORY) == {0: 7}
-    await carry_out_replay(
-        cluster_of(broker), await plan_replay(cluster_of(broker), "letters", None, None), {}
-    )
-    assert sorted(values(broker), key=int) == [str(number) for number in range(7, 15)]
-
-
-@in_virtual_time
-async def test_an_interrupted_replay_does_not_wait_for_ever_and_remembers_what_was_confirmed(
-    broker: MemoryBroker,
-) -> None:
-    broker.delay_next("send", 0.0, times=3, of="orders")
-    replaying = await interrupted(broker, broker.hold("send", of="orders"))
-    await until(replaying.done, within_s=3 * CONFIRM_S)
-    assert replaying.cancelled()
-    assert positions(broker, MEMORY) == {0: 3}
-
-
-@pytest.mark.parametrize(("mine", "theirs"), [(None, None), ("orders", None), (None, "orders")])
-async def test_a_replay_that_another_one_overtook_at_the_question_writes_nothing(
-    mine: str | None, theirs: str | None, broker: MemoryBroker
-) -> None:
-    cluster = cluster_of(broker)
-    confirmed = await plan_replay(cluster, "letters", mine, 1)
-    await carry_out_replay(cluster, await plan_replay(cluster, "letters", theirs, None), {})
-    before = broker.committed(progress_group("letters", theirs))
-    with pytest.raises(
-        ReplayError,
-        match="another replay has meanwhile reached 2 in letters-0: nothing was written",
-    ):
-        await carry_out_replay(cluster, confirmed, {})
-    assert sorted(values(broker)) == ["7", "8", "9"]
-    assert broker.committed(progress_group("letters", theirs)) == before
-
-
-async def test_another_replay_to_the_same_topic_by_name_is_noticed_too(
-    broker: MemoryBroker,
-) -> None:
-    cluster = cluster_of(broker)
-    wanted, other = (
-        await plan_replay(cluster, "letters", None, None),
-        await plan_replay(cluster, "letters", "orders", None),
-    )
-    held = broker.hold("send", of="orders")
-    replaying = asyncio.create_task(carry_out_replay(cluster, wanted, {}))
-    await held.arrived()
-    await carry_out_replay(cluster, other, {})
-    held.release()
-    await asyncio.wait([replaying])
-    assert "another replay has meanwhile reached 2 in letters-0" in str(replaying.exception())
-    assert positions(broker, MEMORY) == {0: 2}, "what it wrote is remembered all the same"
-
-
-def test_another_replay_at_the_same_time_is_noticed(broker: MemoryBroker) -> None:
-    cluster = cluster_of(broker)
-
-    async def both() -> BaseException | None:
-        wanted = await plan_replay(cluster, "letters", None, None)
-        held = broker.hold("send", of="orders")
-        replaying = asyncio.create_task(carry_out_replay(cluster, wanted, {}))
-        await held.arrived()
-        await carry_out_replay(cluster, wanted, {})
-        held.release()
-        await asyncio.wait([replaying])
-        return replaying.exception()
-
-    assert "another replay has meanwhile reached 2 in letters-0" in str(asyncio.run(both()))
-
-
 def test_a_topic_that_was_made_anew_is_told_and_how_to_begin_again(broker: MemoryBroker) -> None:
-    commit(broker, MEMORY, "letters", 99)
+    commit(broker, PROGRESS, "letters", 99)
     said = replay(broker, "--yes", code=1)
     assert "letters-0 ends at 2, and was replayed up to 99" in said
-    assert f"reactive-kafka offsets reset {MEMORY} --topic letters --to earliest" in said
-    cli_on(broker, "offsets", "reset", MEMORY, "--topic", "letters", "--to", "earliest", "--yes")
+    assert f"reactive-kafka offsets reset {PROGRESS} --topic letters --to earliest" in said
+    cli_on(broker, "offsets", "reset", PROGRESS, "--topic", "letters", "--to", "earliest", "--yes")
     replay(broker, "--yes")
     assert values(broker) == ["7", "8", "9"]
 
@@ -578,7 +421,7 @@ def test_offsets_without_records_are_passed(broker: MemoryBroker) -> None:
     broker.compact(TopicPartition("letters", 0), [0])
     replay(broker, "--yes")
     assert values(broker) == ["8", "9"]
-    assert positions(broker, MEMORY) == {0: 5, 1: 1}
+    assert positions(broker, PROGRESS) == {0: 5, 1: 1}
 
 
 # -- long topics, and machines

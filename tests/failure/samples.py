@@ -10,6 +10,7 @@ from reactive_kafka import Headers, Record, TopicPartition
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.failure import DeadLetterQueue, FailedRecord, WriteLetter
 from reactive_kafka.failure.headers import DEAD_LETTER_NAMES, DELAYED_NAMES
+from reactive_kafka.records import HeaderPairs
 
 NOW_MS = 1_700_000_000_000
 
@@ -56,6 +57,11 @@ def letter_of(record: FailedRecord, topic: str = "letters") -> WriteLetter:
     decision = DeadLetterQueue(topic).decide(record)
     assert isinstance(decision, WriteLetter)
     return decision
+
+
+def headers_of_no_letter(pairs: HeaderPairs) -> HeaderPairs:
+    """The headers that the writing of a dead letter or a delayed retry has not added."""
+    return tuple(pair for pair in pairs if pair[0] not in DEAD_LETTER_NAMES | DELAYED_NAMES)
 
 
 def header(write: WriteLetter, name: str) -> str | None:

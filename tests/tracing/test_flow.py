@@ -14,10 +14,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from reactive_kafka import App, Batch, Message, Record
-from reactive_kafka.cli.cluster_access import ClusterAccess
-from reactive_kafka.dead_letters.replay import carry_out_replay, plan_replay
-from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp, run_in_virtual_time
+from reactive_kafka.testing import FakeClock, TestApp, run_in_virtual_time
 from tests.app.helpers import in_virtual_time, make_app, make_broker, running, send
+from tests.dead_letters.letters_topic import replay_all
 from tests.tracing.helpers import (
     Header,
     Spans,
@@ -99,15 +98,9 @@ class Flow:
 
 async def replay(test: TestApp, stage: int) -> None:
     """Have the dead letters of a stage written back."""
-
-    def of(broker: MemoryBroker) -> ClusterAccess:
-        return ClusterAccess(
-            "memory:1", {}, tuple(test.app.settings.incoming.values()), lambda _: broker.connector()
-        )
-
-    if f"dead{stage}" in test.broker.topics():
-        cluster = of(test.broker)
-        await carry_out_replay(cluster, await plan_replay(cluster, f"dead{stage}", None, None), {})
+    letters = f"dead{stage}"
+    if letters in test.broker.topics():
+        await replay_all(test.broker, tuple(test.app.settings.incoming.values()), letters)
         await test.settled()
 
 

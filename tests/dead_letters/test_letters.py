@@ -1,45 +1,38 @@
-"""Dead letters as the command line sees them: the rules, for any headers that anybody may have
-written.
-"""
+"""What a dead letter says of its record, for any headers that anybody may have written."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka import FailedRecord, TopicPartition
+from reactive_kafka import TopicPartition
 from reactive_kafka.dead_letters.letters import (
     LetterOrigin,
     Refused,
     ReplayTarget,
-    letter_of,
     origin_of,
     original_timestamp,
     own_headers,
     shown,
     target_of,
 )
-from reactive_kafka.failure import DeadLetterQueue, WriteLetter
-from reactive_kafka.failure.headers import LETTER_NAMES
+from reactive_kafka.dead_letters.letters import (
+    letter_of as description_of,
+)
 from reactive_kafka.records import HeaderPairs
 from tests.app.brokers import StoredRecord
-from tests.failure.samples import failed, read_again
+from tests.failure.samples import failed, headers_of_no_letter, letter_of, read_again
+from tests.failure.samples import headers as any_headers
 
 SIZES = {"orders": 4, "letters": 2, "payments": 2, "__consumer_offsets": 50}
-NAMES = st.sampled_from(sorted(LETTER_NAMES)) | st.text(max_size=5)
-HEADERS = st.lists(st.tuples(NAMES, st.none() | st.binary(max_size=8)), max_size=8)
 
 
 def is_named(topic: str) -> bool:
     """The configuration names all but payments, and one that does not exist."""
     return topic != "payments"
-
-
-def letter(failure: FailedRecord) -> WriteLetter:
-    decision = DeadLetterQueue("letters").decide(failure)
-    assert isinstance(decision, WriteLetter)
-    return decision
 
 
 def headers(
@@ -107,7 +100,7 @@ def test_letters_of_others_tell_why_and_go_back_without_the_headers_that_made_th
 ) -> None:
     pairs = (("trace", b"1"), *pairs)
     record = StoredRecord(offset=5, timestamp=1000, key=None, value=b"v", headers=tuple(pairs))
-    shown_letter = letter_of(TopicPartition("letters", 0), record, with_value=False)
+    shown_letter = description_of(TopicPartition("letters", 0), record, with_value=False)
     assert shown_letter["origin"] == {
         "topic": "orders",
         "partition": 3,
@@ -122,14 +115,14 @@ def test_letters_of_others_tell_why_and_go_back_without_the_headers_that_made_th
 
 def test_a_letter_of_ours_keeps_the_headers_of_others_that_its_record_had() -> None:
     record = failed(headers=foreign("__streams.errors.", topic=b"elsewhere"))
-    written = letter(record)
+    written = letter_of(record)
     assert origin_of(written.headers) == LetterOrigin(TopicPartition("orders", 3), 17)
     assert own_headers(written.headers) == record.headers
 
 
 def test_a_letter_of_ours_goes_back_to_its_partition_as_it_was() -> None:
     record = failed()
-    written = letter(record)
+    written = letter_of(record)
     assert origin_of(written.headers) == LetterOrigin(TopicPartition("orders", 3), 17)
     assert target_of(written.headers, "letters", SIZES, is_named) == ReplayTarget("orders", 3)
     assert own_headers(written.headers) == record.headers
@@ -191,7 +184,7 @@ def test_headers_that_say_no_topic_to_go_to_are_refused_by_name(
     assert refused.startswith(why)
 
 
-@given(HEADERS)
+@given(any_headers)
 def test_a_target_is_always_another_topic_that_exists_and_is_named(pairs: HeaderPairs) -> None:
     target = target_of(pairs, "letters", SIZES, is_named)
     if isinstance(target, Refused):
@@ -201,10 +194,10 @@ def test_a_target_is_always_another_topic_that_exists_and_is_named(pairs: Header
         assert target.partition is None or 0 <= target.partition < SIZES["orders"]
 
 
-@given(HEADERS)
+@given(any_headers)
 def test_a_replayed_record_keeps_its_own_headers_and_none_of_ours(pairs: HeaderPairs) -> None:
     kept = own_headers(pairs)
-    assert [pair for pair in pairs if pair[0] not in LETTER_NAMES] == list(kept)
+    assert kept == headers_of_no_letter(pairs)
 
 
 def test_the_newest_of_several_origins_counts() -> None:
@@ -217,12 +210,11 @@ def test_a_record_that_fails_and_is_replayed_50_times_does_not_grow() -> None:
     """Row H-5 of the faults."""
     record = failed()
     for _ in range(50):
-        written = letter(record)
+        written = letter_of(record)
         stored = StoredRecord(0, record.now_ms, written.key, written.value, tuple(written.headers))
-        back = WriteLetter(
+        back = replace(
+            written,
             topic="orders",
-            value=written.value,
-            key=written.key,
             headers=own_headers(written.headers),
             partition=3,
             timestamp_ms=original_timestamp(stored),
@@ -236,12 +228,12 @@ def test_a_record_that_fails_and_is_replayed_50_times_does_not_grow() -> None:
     assert record.timestamp_ms == failed().timestamp_ms
 
 
-@given(st.binary(max_size=400), st.binary(max_size=400), HEADERS)
+@given(st.binary(max_size=400), st.binary(max_size=400), any_headers)
 def test_whatever_is_in_a_record_is_shown_on_one_line_and_cut(
     value: bytes, key: bytes, pairs: HeaderPairs
 ) -> None:
     record = StoredRecord(offset=5, timestamp=0, key=key, value=value, headers=tuple(pairs))
-    shown_letter = letter_of(TopicPartition("letters", 0), record, with_value=True)
+    shown_letter = description_of(TopicPartition("letters", 0), record, with_value=True)
     for text in (shown_letter[name] for name in ("key", "value", "reason", "exception")):
         assert text is not None
         assert text.isprintable()
@@ -250,6 +242,6 @@ def test_whatever_is_in_a_record_is_shown_on_one_line_and_cut(
 
 def test_values_are_not_looked_at_unless_they_are_asked_for() -> None:
     record = StoredRecord(offset=5, timestamp=0, key=None, value=b"secret", headers=())
-    quiet = letter_of(TopicPartition("letters", 0), record, with_value=False)
+    quiet = description_of(TopicPartition("letters", 0), record, with_value=False)
     assert ("value" in quiet, quiet["value_bytes"], quiet["key"]) == (False, 6, None)
     assert shown("ä\u2028".encode()) == "ä\\u2028"

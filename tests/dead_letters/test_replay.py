@@ -1,0 +1,121 @@
+"""A replay that is interrupted, or overtaken by another one: every letter goes back once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from reactive_kafka.dead_letters.letters import ReplayError, progress_group
+from reactive_kafka.dead_letters.replay import CONFIRM_S, carry_out_replay, plan_replay
+from reactive_kafka.testing import MemoryBroker
+from tests.app.brokers import Hold
+from tests.app.helpers import in_virtual_time, until
+from tests.cli.inside import positions
+from tests.dead_letters.letters_topic import (
+    PROGRESS,
+    broker_with_letters,
+    cluster_of,
+    values,
+    write_letter,
+)
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    return broker_with_letters()
+
+
+async def interrupted(broker: MemoryBroker, held: Hold) -> asyncio.Task[None]:
+    """A replay of eight letters, cancelled while the fourth is held up and all others of its piece
+    are written.
+    """
+    for offset in range(10, 15):
+        write_letter(broker, offset)
+    wanted = await plan_replay(cluster_of(broker), "letters", None, None)
+    replaying = asyncio.create_task(carry_out_replay(cluster_of(broker), wanted, {}))
+    await held.arrived()
+    await until(lambda: len(values(broker)) == 6)
+    replaying.cancel()
+    return replaying
+
+
+@in_virtual_time
+async def test_what_is_on_its_way_at_an_interruption_is_waited_for_and_does_not_go_twice(
+    broker: MemoryBroker,
+) -> None:
+    broker.delay_next("send", 0.0, times=3, of="orders")
+    held = broker.hold("send", of="orders")
+    replaying = await interrupted(broker, held)
+    await asyncio.sleep(CONFIRM_S / 2)
+    assert not broker.committed(PROGRESS), "it waits"
+    held.release()
+    await asyncio.wait([replaying])
+    assert replaying.cancelled()
+    assert positions(broker, PROGRESS) == {0: 7}
+    await carry_out_replay(
+        cluster_of(broker), await plan_replay(cluster_of(broker), "letters", None, None), {}
+    )
+    assert sorted(values(broker), key=int) == [str(number) for number in range(7, 15)]
+
+
+@in_virtual_time
+async def test_an_interrupted_replay_does_not_wait_for_ever_and_remembers_what_was_confirmed(
+    broker: MemoryBroker,
+) -> None:
+    broker.delay_next("send", 0.0, times=3, of="orders")
+    replaying = await interrupted(broker, broker.hold("send", of="orders"))
+    await until(replaying.done, within_s=3 * CONFIRM_S)
+    assert replaying.cancelled()
+    assert positions(broker, PROGRESS) == {0: 3}
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [(None, None), ("orders", None), (None, "orders")])
+async def test_a_replay_that_another_one_overtook_at_the_question_writes_nothing(
+    mine: str | None, theirs: str | None, broker: MemoryBroker
+) -> None:
+    cluster = cluster_of(broker)
+    confirmed = await plan_replay(cluster, "letters", mine, 1)
+    await carry_out_replay(cluster, await plan_replay(cluster, "letters", theirs, None), {})
+    before = broker.committed(progress_group("letters", theirs))
+    with pytest.raises(
+        ReplayError,
+        match="another replay has meanwhile reached 2 in letters-0: nothing was written",
+    ):
+        await carry_out_replay(cluster, confirmed, {})
+    assert sorted(values(broker)) == ["7", "8", "9"]
+    assert broker.committed(progress_group("letters", theirs)) == before
+
+
+async def test_another_replay_to_the_same_topic_by_name_is_noticed_too(
+    broker: MemoryBroker,
+) -> None:
+    cluster = cluster_of(broker)
+    wanted, other = (
+        await plan_replay(cluster, "letters", None, None),
+        await plan_replay(cluster, "letters", "orders", None),
+    )
+    held = broker.hold("send", of="orders")
+    replaying = asyncio.create_task(carry_out_replay(cluster, wanted, {}))
+    await held.arrived()
+    await carry_out_replay(cluster, other, {})
+    held.release()
+    await asyncio.wait([replaying])
+    assert "another replay has meanwhile reached 2 in letters-0" in str(replaying.exception())
+    assert positions(broker, PROGRESS) == {0: 2}, "what it wrote is remembered all the same"
+
+
+def test_another_replay_at_the_same_time_is_noticed(broker: MemoryBroker) -> None:
+    cluster = cluster_of(broker)
+
+    async def both() -> BaseException | None:
+        wanted = await plan_replay(cluster, "letters", None, None)
+        held = broker.hold("send", of="orders")
+        replaying = asyncio.create_task(carry_out_replay(cluster, wanted, {}))
+        await held.arrived()
+        await carry_out_replay(cluster, wanted, {})
+        held.release()
+        await asyncio.wait([replaying])
+        return replaying.exception()
+
+    assert "another replay has meanwhile reached 2 in letters-0" in str(asyncio.run(both()))
