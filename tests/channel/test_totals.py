@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka import TopicPartition
 from reactive_kafka.channel.totals import MOST_LEFT, OTHERS, ChannelTotals
-from reactive_kafka.observe.facts import PartitionTotals
+from tests.observe.samples import totals as partition_totals
 
 
 def day(number: int) -> TopicPartition:
@@ -45,11 +45,18 @@ def test_nothing_that_was_counted_is_lost(
             map(day, data.draw(st.sets(st.integers(0, 9), max_size=2))), most_left=3
         )
         assert len(seen) <= 3 + 2 + 1
-    sums = PartitionTotals()
+    sums = partition_totals()
     for each in totals.totals.values():
         sums.add(each)
     every = len(counted)
-    assert sums == PartitionTotals(every, every, sums.nacked, every, every, every)
+    assert sums == partition_totals(
+        received=every,
+        acked=every,
+        nacked=sums.nacked,
+        dead_lettered=every,
+        delayed=every,
+        poison=every,
+    )
     assert sums.nacked == {
         name: n for name in ("ignore", "fail") if (n := sum(one == name for _, one in counted))
     }

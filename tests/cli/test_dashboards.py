@@ -24,23 +24,24 @@ from reactive_kafka.cli.dashboards.dashboards_command import (
     dashboard_text,
 )
 from reactive_kafka.cli.workers.metric_sums import MetricSums, parsed
-from reactive_kafka.http.asgi import make_asgi
-from reactive_kafka.http.server import serve
-from reactive_kafka.observe.catalogue import CATALOGUE, OF_A_SUPERVISOR
-from reactive_kafka.observe.facts import DurationHistogram, PartitionTotals
-from reactive_kafka.observe.prometheus import render
 from tests.harness.prometheus import find_prometheus, running_prometheus
-from tests.http.applike import FactsApp
-from tests.observe.samples import ORDERS_0, app, channel, outgoing, spark
+from tests.http.applike import FactsApp, served_on_a_port
+from tests.observe.samples import (
+    ORDERS_0,
+    app,
+    channel,
+    durations,
+    names_of_a_supervisor,
+    names_of_series,
+    outgoing,
+    spark,
+    totals,
+)
 from tests.pages import page
 
 SITE = "https://reactive-kafka.github.io/reactive-kafka/"
 OURS = re.compile(r"reactive_kafka_\w+")
-KNOWN = {
-    f"{metric.name}{suffix}"
-    for metric in (*CATALOGUE, *OF_A_SUPERVISOR)
-    for suffix in (("_bucket", "_count", "_sum") if metric.kind == "histogram" else ("",))
-}
+KNOWN = names_of_series()
 
 
 def queries() -> list[str]:
@@ -193,20 +194,19 @@ def test_prometheus_accepts_the_rules(tmp_path: Path) -> None:
 
 def busy_app() -> FactsApp:
     """An application with one of everything that there are metrics of."""
-    durations = DurationHistogram()
-    durations.observe(0.02)
+    some = durations(0.02)
     busy = channel(
-        handler_durations=durations,
-        commit_durations=durations,
-        record_ages=durations,
-        delivery_delays=durations,
-        totals={ORDERS_0: PartitionTotals(received=20, acked=16, skipped={"filter": 1})},
+        handler_durations=some,
+        commit_durations=some,
+        record_ages=some,
+        delivery_delays=some,
+        totals={ORDERS_0: totals(received=20, acked=16, skipped={"filter": 1})},
         failure_strategies=("fail",),
     )
     facts = app(
         busy,
-        outgoing=(outgoing(send_durations=durations),),
-        spark=(spark(job_durations=durations),),
+        outgoing=(outgoing(send_durations=some),),
+        spark=(spark(job_durations=some),),
         actions={"pause": {"ok": 1}},
     )
     return FactsApp(facts)
@@ -214,12 +214,12 @@ def busy_app() -> FactsApp:
 
 def supervised_page(served: FactsApp) -> str:
     """The metrics of a supervisor of two workers."""
-    text = render(served.registry, "")[0].decode()
+    text = served.metrics_text()
     sums = MetricSums()
     summed = sums.page({1: (1, parsed(text)), 2: (2, parsed(text))})
     lines = []
-    for metric in OF_A_SUPERVISOR:
-        lines += [f'{metric.name}{{worker="{number}"}} 1' for number in (1, 2)]
+    for name in names_of_a_supervisor():
+        lines += [f'{name}{{worker="{number}"}} 1' for number in (1, 2)]
     return summed + "\n".join([*lines, ""])
 
 
@@ -232,17 +232,15 @@ async def test_every_query_finds_series_of_one_process_and_of_workers(tmp_path: 
 
     supervised = Starlette(routes=[Route("/metrics", metrics)])
     async with (
-        serve(make_asgi(served), "127.0.0.1", 0) as one,
-        serve(supervised, "127.0.0.1", 0) as two,
-        running_prometheus(
-            [f"127.0.0.1:{one.port}", f"127.0.0.1:{two.port}"], tmp_path
-        ) as prometheus,
+        served_on_a_port(served) as one,
+        served_on_a_port(supervised) as two,
+        running_prometheus([f"127.0.0.1:{one}", f"127.0.0.1:{two}"], tmp_path) as prometheus,
     ):
         await prometheus.until("sum(up)", 2)
         await prometheus.until("count(count_over_time(up[10s]) > 3)", 2)
         for query in queries():
             assert await prometheus.query(filled(query)), f"no series: {query}"
-            alone = filled(query.replace("$instance", f"127.0.0.1:{one.port}"))
+            alone = filled(query.replace("$instance", f"127.0.0.1:{one}"))
             if "reactive_kafka_worker" not in query:
                 assert await prometheus.query(alone), f"no series of one process: {alone}"
         for rule in rules():

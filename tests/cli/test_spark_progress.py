@@ -26,9 +26,9 @@ from rich.console import Console
 from examples.demo.screen import channel_lines
 from reactive_kafka import App
 from reactive_kafka.cli.spark_progress import Bottom, bars, bottom_of_the_terminal, drawn
-from reactive_kafka.observe.health import health
 from tests.cli.process import COMMAND, environment
 from tests.harness.terminal import Terminal
+from tests.http.applike import FactsApp
 from tests.observe.samples import app, batch, channel, spark
 
 BAR = re.compile(
@@ -38,6 +38,7 @@ SERVICE = """\
 import asyncio, logging, os, threading, time
 from reactive_kafka import App
 from reactive_kafka.handlers.blocking_calls import as_async
+from tests.http.applike import FactsApp
 from tests.observe.samples import batch, spark
 
 log = logging.getLogger("shop")
@@ -326,7 +327,7 @@ def test_what_a_channel_is_called_is_no_markup() -> None:
 
 def test_the_lines_of_the_demo_have_one_for_each_batch_that_runs() -> None:
     facts = app(channel(channel="clicks"), spark=(spark(running=(batch(),)),))
-    assert channel_lines(facts, health(facts))[-1] == (
+    assert channel_lines(facts, FactsApp(facts).health())[-1] == (
         "clicks 7f3a: 50000 records, stage 1/2, tasks 5/8 (2 running, 0 failed), 12s of 10m, attempt 1"
     )
 

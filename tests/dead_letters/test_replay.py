@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from reactive_kafka.dead_letters.letters import ReplayError, progress_group
-from reactive_kafka.dead_letters.replay import CONFIRM_S, carry_out_replay, plan_replay
+from reactive_kafka.dead_letters.replay import CONFIRM_S, Replayed, carry_out_replay, plan_replay
 from reactive_kafka.testing import MemoryBroker
 from tests.app.brokers import Hold
 from tests.app.helpers import in_virtual_time, until
@@ -26,7 +26,7 @@ def broker() -> MemoryBroker:
     return broker_with_letters()
 
 
-async def interrupted(broker: MemoryBroker, held: Hold) -> asyncio.Task[None]:
+async def interrupted(broker: MemoryBroker, held: Hold) -> asyncio.Task[Replayed]:
     """A replay of eight letters, cancelled while the fourth is held up and all others of its piece
     are written.
     """

@@ -17,25 +17,12 @@ from reactive_kafka.http.asgi import make_asgi
 from reactive_kafka.http.fact_stream import MOST_STREAMS, StreamPace
 from reactive_kafka.http.http_connection import Limits
 from reactive_kafka.http.server import HttpServer, serve
-from reactive_kafka.observe.facts import AppFacts
 from tests.http.applike import FactsApp
 from tests.observe.samples import app, channel, outgoing, partition, spark
 
 HOST = "127.0.0.1"
 FAST = StreamPace(facts_s=0.02, comment_s=0.1)
 TAKEN = 5.0
-
-
-class CountingApp(FactsApp):
-    """Counts how often its facts are read."""
-
-    def __init__(self, facts: AppFacts | None = None) -> None:
-        super().__init__(facts)
-        self.reads = 0
-
-    def facts(self) -> AppFacts:
-        self.reads += 1
-        return super().facts()
 
 
 @contextlib.asynccontextmanager
@@ -105,7 +92,7 @@ async def test_events_follow_the_application_and_comments_come_between_them() ->
 
 
 async def test_facts_are_read_once_for_all_streams_and_never_without_one() -> None:
-    served = CountingApp()
+    served = FactsApp()
     pace = StreamPace(facts_s=0.2)
     async with serve(make_asgi(served, pace=pace), HOST, 0) as server:
         url = f"{server.url}/api/stream"
@@ -113,16 +100,16 @@ async def test_facts_are_read_once_for_all_streams_and_never_without_one() -> No
             opened = [await streams.enter_async_context(reading(url)) for _ in range(6)]
             for lines in opened:
                 await next_facts(lines)
-            before = served.reads
+            before = served.looks
             for lines in opened:
                 await next_facts(lines)
-            assert served.reads - before <= 2
+            assert served.looks - before <= 2
         await until_open(server, url)
         async with asyncio.timeout(TAKEN):
             # Let the last stream end.
             count = -1
-            while count != served.reads:
-                count = served.reads
+            while count != served.looks:
+                count = served.looks
                 await asyncio.sleep(3 * pace.facts_s)
 
 
@@ -172,16 +159,16 @@ async def test_a_stream_outlives_the_limits_of_other_answers() -> None:
 async def test_a_client_that_does_not_read_gets_the_newest_facts_and_no_old_ones() -> None:
     """The application makes no facts for a stream whose client does not read."""
     # More than all the buffers between the server and its client take.
-    served = CountingApp(app(channel(channel="x" * 20_000_000)))
+    served = FactsApp(app(channel(channel="x" * 20_000_000)))
     async with serve(make_asgi(served, pace=FAST), HOST, 0) as server:
         reader, writer = await asyncio.open_connection(HOST, server.port)
         writer.write(b"GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await reader.readline()
         reader._transport.pause_reading()  # type: ignore[attr-defined]
-        before = served.reads
+        before = served.looks
         # Time for 20 events, if they were made.
         await asyncio.sleep(0.4)
-        assert served.reads - before <= 1
+        assert served.looks - before <= 1
         served.now = app(channel(state="failed"))
         reader._transport.resume_reading()  # type: ignore[attr-defined]
         async with asyncio.timeout(TAKEN):

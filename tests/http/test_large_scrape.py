@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import gc
-import time
 from collections.abc import Iterable
 
 import httpx
@@ -16,36 +15,18 @@ from prometheus_client.registry import Collector
 from reactive_kafka.http.asgi import make_asgi
 from reactive_kafka.http.scrapes import MOST_ANSWERS, RenderedScrape
 from reactive_kafka.http.server import serve
-from reactive_kafka.observe.facts import AppFacts, PartitionTotals
-from reactive_kafka.observe.prometheus import render, snapshot
-from reactive_kafka.records import TopicPartition
 from tests.http.applike import FactsApp
 from tests.http.test_attack import ASKS, all_probes, crowd
 from tests.http.test_server import HOST
-from tests.observe.samples import app, channel, partition
-
-PARTITIONS = 10_000
+from tests.observe.samples import app, with_partitions
 
 
-def large(partitions: int, retries: int = 0) -> AppFacts:
-    """A channel of so many partitions, of which each has its counters."""
-    every = [TopicPartition("orders", number) for number in range(partitions)]
-    assigned = tuple(dataclasses.replace(partition(), partition=one) for one in every)
-    totals = {one: PartitionTotals(received=20, acked=16, nacked={"ignore": 1}) for one in every}
-    return app(channel(partitions=assigned, totals=totals, retries=retries))
-
-
-class CountingApp(FactsApp):
-    """Its facts change each time that somebody asks for them."""
-
-    def __init__(self, partitions: int) -> None:
-        self.asked = 0
-        super().__init__(large(partitions))
-
-    def facts(self) -> AppFacts:
-        self.asked += 1
-        self.now = app(dataclasses.replace(self.now.channels[0], retries=self.asked))
-        return self.now
+def changing_app(partitions: int) -> FactsApp:
+    """Its retries say how often somebody has asked for its facts."""
+    return FactsApp(
+        with_partitions(partitions),
+        change=lambda last, asked: app(dataclasses.replace(last.channels[0], retries=asked)),
+    )
 
 
 class Wordy(Collector):
@@ -62,32 +43,15 @@ def retries_in(text: str) -> int:
     return int(float(line.rpartition(" ")[2]))
 
 
-def test_a_scrape_of_ten_thousand_partitions_has_a_size_and_costs_the_loop_nothing_for_each() -> (
-    None
-):
-    """Row J4 of the faults."""
-    served = FactsApp(large(PARTITIONS))
-    started = time.perf_counter()
-    families = snapshot(served.registry)
-    taken = time.perf_counter()
-    body, _ = render(families, "")
-    rendered = time.perf_counter()
-    series = [line for line in body.splitlines() if not line.startswith(b"#")]
-    assert len(series) >= 13 * PARTITIONS, "each partition has its series"
-    assert len(body) < 100 * len(series)
-    assert len(series) < 13 * PARTITIONS + 200, "and nothing else grows with them"
-    assert 20 * (taken - started) < rendered - taken, "the thread does it"
-
-
 async def test_who_asks_while_a_scrape_is_made_gets_the_next_one_with_all_the_others() -> None:
     """Row J4 of the faults: the loop reads the facts as often as a scrape is made, however many
     ask.
     """
-    served = CountingApp(1000)
+    served = changing_app(1000)
     transport = httpx.ASGITransport(app=make_asgi(served))
     async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
         first = asyncio.create_task(client.get("/metrics"))
-        while served.asked == 0:  # noqa: ASYNC110 - nobody sets an event for that
+        while served.looks == 0:  # noqa: ASYNC110 - nobody sets an event for that
             await asyncio.sleep(0)
         others = await asyncio.gather(*(client.get("/metrics") for _ in range(50)))
         assert retries_in((await first).text) == 1
@@ -101,7 +65,7 @@ async def test_who_asks_while_a_scrape_is_made_gets_the_next_one_with_all_the_ot
 
 async def test_slow_scrapers_hold_few_texts_however_many_there_are() -> None:
     """Row J2 of the faults."""
-    served = CountingApp(1)
+    served = changing_app(1)
     served.registry.register(Wordy())
     async with (
         serve(make_asgi(served), HOST, 0) as server,
@@ -111,13 +75,13 @@ async def test_slow_scrapers_hold_few_texts_however_many_there_are() -> None:
             for number, (_, writer) in enumerate(slow, 1):
                 writer.transport.pause_reading()  # type: ignore[attr-defined]
                 writer.write(ASKS % b"/metrics")
-                while served.asked < min(number, MOST_ANSWERS):  # noqa: ASYNC110 - nobody sets an event for that
+                while served.looks < min(number, MOST_ANSWERS):  # noqa: ASYNC110 - nobody sets an event for that
                     await asyncio.sleep(0.01)
             assert await all_probes(server) == {200}
             held = await client.get(f"{server.url}/metrics")
             assert retries_in(held.text) == MOST_ANSWERS, "the newest that there is"
             assert sum(isinstance(one, RenderedScrape) for one in gc.get_objects()) == MOST_ANSWERS
-            assert served.asked == MOST_ANSWERS
+            assert served.looks == MOST_ANSWERS
         for _ in range(500):
             if not any(isinstance(one, RenderedScrape) for one in gc.get_objects()):
                 break

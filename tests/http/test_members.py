@@ -35,18 +35,6 @@ EVIL = "<script>document.title='taken'</script>"
 Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class Counting(FactsApp):
-    """Counts how often its facts are read."""
-
-    def __init__(self) -> None:
-        super().__init__(pid=5000)
-        self.looks = 0
-
-    def facts(self) -> Any:
-        self.looks += 1
-        return super().facts()
-
-
 async def ask(peers: list[str], token: str | None = None, **query: str) -> list[dict[str, Any]]:
     """Ask a process with these peers."""
     asgi = make_asgi(FactsApp(), lambda: Guard(token=token), peers=lambda: peers)
@@ -295,7 +283,7 @@ async def test_the_first_screen_says_which_worker_it_shows_and_what_all_have(
 
 
 async def test_many_pages_ask_a_peer_once() -> None:
-    peer = Counting()
+    peer = FactsApp(pid=5000)
     async with serve(make_asgi(peer), HOST, 0) as server:
         place = server.url.removeprefix("http://")
         asgi = make_asgi(FactsApp(), peers=lambda: [place])

@@ -19,12 +19,11 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Mount, Route
 
 from reactive_kafka import App
+from reactive_kafka.events import RecordIgnored
 from reactive_kafka.http.asgi import make_asgi
 from reactive_kafka.http.guard import Guard
 from reactive_kafka.http.server import serve
 from reactive_kafka.http.static_files import MEDIA_TYPES
-from reactive_kafka.observe.events import RecordIgnored
-from reactive_kafka.observe.facts import AppFacts
 from reactive_kafka.records import TopicPartition
 from tests.app.helpers import make_broker
 from tests.faults.driver import free_port
@@ -35,6 +34,7 @@ from tests.observe.samples import (
     batch,
     channel,
     ended,
+    grown,
     outgoing,
     partition,
     poison,
@@ -335,7 +335,8 @@ async def test_it_fits_a_phone_and_a_desk_in_light_and_dark(tab: BrowserTab) -> 
                 assert await tab.run(wider) <= 0, (width, path)
 
 
-def many() -> AppFacts:
+def busy_app() -> FactsApp:
+    """200 channels, one of which has 1000 partitions; every number changes at each look."""
     places = [TopicPartition("orders", number) for number in range(1000)]
     wide = channel(
         channel="wide",
@@ -345,42 +346,12 @@ def many() -> AppFacts:
         channel(channel=f"channel-{number:03}", topics=(f"topic-{number}",), group_id="billing")
         for number in range(199)
     ]
-    return app(wide, *others)
-
-
-class BusyApp(FactsApp):
-    """Every number of every partition and channel changes at each look."""
-
-    def __init__(self) -> None:
-        super().__init__(many())
-        self.looks = 0
-
-    def facts(self) -> AppFacts:
-        self.looks += 1
-        moved = self.looks * 7
-        channels = [
-            channel(
-                channel=one.channel,
-                topics=one.topics,
-                retries=moved,
-                partitions=tuple(
-                    partition(
-                        partition=each.partition,
-                        position=each.position + moved,
-                        committed=17 + moved,
-                        lag=(each.lag or 0) + moved,
-                    )
-                    for each in one.partitions
-                ),
-            )
-            for one in self.now.channels
-        ]
-        return app(*channels)
+    return FactsApp(app(wide, *others), change=lambda last, looks: grown(last, 7))
 
 
 async def test_two_hundred_channels_and_a_thousand_partitions_stay_smooth(tab: BrowserTab) -> None:
     """The main thread works for less than a fifth of the time, also with every row shown."""
-    async with serve(make_asgi(BusyApp()), HOST, 0) as server:
+    async with serve(make_asgi(busy_app()), HOST, 0) as server:
         for path, rows in (("/", 200), ("/channels/wide", 1000)):
             await tab.open(server.url + path)
             await tab.until(f"{IS_LIVE} && location.pathname === '{path}'")

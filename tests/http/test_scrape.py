@@ -1,7 +1,6 @@
 """A real Prometheus scrapes the endpoints and is asked by its own query API."""
 
 import dataclasses
-import time
 from pathlib import Path
 
 import httpx
@@ -9,10 +8,9 @@ import pytest
 
 from reactive_kafka.http.asgi import make_asgi
 from reactive_kafka.http.server import serve
-from reactive_kafka.observe.facts import DurationHistogram, PartitionTotals, TraceExemplar
 from tests.harness.prometheus import running_prometheus
 from tests.http.applike import FactsApp
-from tests.observe.samples import ORDERS_0, app, channel, outgoing, poison, spark
+from tests.observe.samples import ORDERS_0, app, channel, durations, outgoing, poison, spark, totals
 
 pytestmark = pytest.mark.prometheus
 
@@ -29,9 +27,7 @@ async def test_prometheus_shows_poison_and_its_end(tmp_path: Path) -> None:
         await prometheus.until('reactive_kafka_channel_up{channel="orders"}', 1)
         assert await prometheus.value(f"reactive_kafka_poison_records_total{AT}") == 0
 
-        poisoned = channel(
-            poison=(poison(),), totals={ORDERS_0: PartitionTotals(received=20, poison=1)}
-        )
+        poisoned = channel(poison=(poison(),), totals={ORDERS_0: totals(received=20, poison=1)})
         served.now = app(poisoned)
         await prometheus.until('reactive_kafka_channel_up{channel="orders"}', 0)
         assert await prometheus.value(f"reactive_kafka_poison_records_total{AT}") == 1
@@ -42,11 +38,8 @@ async def test_prometheus_shows_poison_and_its_end(tmp_path: Path) -> None:
 
 
 async def test_prometheus_takes_every_metric_with_its_type(tmp_path: Path) -> None:
-    durations = DurationHistogram()
-    durations.observe(0.02)
-    served = FactsApp(
-        app(channel(handler_durations=durations), outgoing=(outgoing(),), spark=(spark(),))
-    )
+    busy = channel(handler_durations=durations(0.02))
+    served = FactsApp(app(busy, outgoing=(outgoing(),), spark=(spark(),)))
     async with (
         serve(make_asgi(served), "127.0.0.1", 0) as server,
         running_prometheus([f"127.0.0.1:{server.port}"], tmp_path) as prometheus,
@@ -72,10 +65,8 @@ async def test_prometheus_takes_every_metric_with_its_type(tmp_path: Path) -> No
 
 
 async def test_prometheus_stores_the_trace_of_a_duration(tmp_path: Path) -> None:
-    durations = DurationHistogram()
-    durations.observe(0.02)
-    durations.exemplify(TraceExemplar(0.02, 0xABC, 0xDEF, time.time()))
-    served = FactsApp(app(channel(handler_durations=durations)))
+    traced = durations(0.02, traced=(0.02, 0xABC, 0xDEF))
+    served = FactsApp(app(channel(handler_durations=traced)))
     async with (
         serve(make_asgi(served), "127.0.0.1", 0) as server,
         running_prometheus([f"127.0.0.1:{server.port}"], tmp_path) as prometheus,

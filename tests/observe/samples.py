@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
 
 from reactive_kafka import TopicPartition
+from reactive_kafka.observe.catalogue import CATALOGUE, OF_A_SUPERVISOR
 from reactive_kafka.observe.facts import (
     AppFacts,
     ChannelFacts,
@@ -19,6 +21,7 @@ from reactive_kafka.observe.facts import (
     PoisonFacts,
     SparkBatchFacts,
     SparkFacts,
+    TraceExemplar,
 )
 from reactive_kafka.observe.facts import (
     DurationHistogram as DurationHistogram,
@@ -48,6 +51,21 @@ def poison(**changes: Any) -> PoisonFacts:
     """A record unsettled for too long."""
     plain = PoisonFacts(partition=ORDERS_0, offset=17, age_s=61.2345, waiting=42)
     return dataclasses.replace(plain, **changes)
+
+
+def totals(**changes: Any) -> PartitionTotals:
+    """What was counted of a partition: nothing but *changes*."""
+    return PartitionTotals(**changes)
+
+
+def durations(*seconds: float, traced: tuple[float, int, int] | None = None) -> DurationHistogram:
+    """A histogram of these durations. *traced* is one of them, with its trace and its span."""
+    histogram = DurationHistogram()
+    for duration_s in seconds:
+        histogram.observe(duration_s)
+    if traced is not None:
+        histogram.exemplify(TraceExemplar(*traced, time.time()))
+    return histogram
 
 
 def outbox(rows: int | None, oldest_s: float | None = None, relayed: int = 0) -> OutboxFacts:
@@ -148,6 +166,55 @@ def app(*channels: ChannelFacts, **changes: Any) -> AppFacts:
     return dataclasses.replace(
         AppFacts(started=True, stopping=False, loop_lag_s=0.0, channels=channels), **changes
     )
+
+
+def with_partitions(count: int) -> AppFacts:
+    """An application with a channel of so many partitions, of which each has its counters."""
+    every = [TopicPartition("orders", number) for number in range(count)]
+    counted = totals(received=20, acked=16, nacked={"ignore": 1})
+    return app(
+        channel(
+            partitions=tuple(partition(partition=one) for one in every),
+            totals=dict.fromkeys(every, counted),
+        )
+    )
+
+
+def grown(facts: AppFacts, by: int) -> AppFacts:
+    """The same channels after each of them and each of their partitions has moved on."""
+    return app(
+        *(
+            dataclasses.replace(
+                one,
+                retries=one.retries + by,
+                partitions=tuple(
+                    dataclasses.replace(
+                        each,
+                        position=each.position + by,
+                        committed=(each.committed or 0) + by,
+                        lag=(each.lag or 0) + by,
+                    )
+                    for each in one.partitions
+                ),
+            )
+            for one in facts.channels
+        )
+    )
+
+
+def names_of_series() -> set[str]:
+    """Every name that a series of a scrape may have, with those of a supervisor."""
+    suffixes = {"histogram": ("_bucket", "_count", "_sum")}
+    return {
+        f"{metric.name}{suffix}"
+        for metric in (*CATALOGUE, *OF_A_SUPERVISOR)
+        for suffix in suffixes.get(metric.kind, ("",))
+    }
+
+
+def names_of_a_supervisor() -> list[str]:
+    """The metrics that only a supervisor of workers has."""
+    return [metric.name for metric in OF_A_SUPERVISOR]
 
 
 # What a reason may hold.
