@@ -16,7 +16,6 @@ from reactive_kafka.channel.blueprint import ByIteration, ByWorkers, ChannelBlue
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.commit.strategy import strategy_for
-from reactive_kafka.config.incoming_kinds import AssignedPartition
 from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.events import CommitFailed, PlanDropped
@@ -26,6 +25,7 @@ from reactive_kafka.tracking.metadata.codec import encode, without_topic
 from reactive_kafka.tracking.plans import PlannedRange
 from reactive_kafka.tracking.tracker import OffsetTracker
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, tp, until
+from tests.config.values import assigned_partition
 
 FIRST, SECOND, LAST = PlannedRange(0, 10), PlannedRange(10, 20), PlannedRange(20, 30)
 
@@ -301,11 +301,11 @@ async def test_after_two_seeks_plans_are_stored_where_the_group_is() -> None:
 @in_virtual_time
 async def test_a_chosen_start_has_no_plans() -> None:
     async with broker_with(Committed(0, encode(0, (FIRST,)))) as broker:
-        chosen = (AssignedPartition(partition=tp(), start=0),)
+        chosen = (assigned_partition(tp(), start=0),)
         async with owning(broker, topics=(), assign=chosen) as owner:
             assert owner.tracker().plans == ()
         async with owning(
-            broker, topics=(), assign=(AssignedPartition(partition=tp(), start=None),)
+            broker, topics=(), assign=(assigned_partition(tp(), start=None),)
         ) as owner:
             assert owner.tracker().plans == (FIRST,)
 
@@ -314,7 +314,7 @@ async def test_a_chosen_start_has_no_plans() -> None:
 async def test_a_channel_that_is_restarted_finds_its_plans_where_no_group_assigns() -> None:
     async with (
         broker_with() as broker,
-        owning(broker, topics=(), assign=(AssignedPartition(partition=tp(), start=5),)) as owner,
+        owning(broker, topics=(), assign=(assigned_partition(tp(), start=5),)) as owner,
     ):
         first = owner.tracker()
         first.plan(PlannedRange(5, 15))

@@ -16,9 +16,14 @@ from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, forget
 from reactive_kafka.checkpoint.stores.opening import open_store
 from reactive_kafka.checkpoint.stores.redis import RedisStore
 from reactive_kafka.checkpoint.stores.sql import SqlStore
-from reactive_kafka.config.store_urls import check_url
 from reactive_kafka.errors import FatalBrokerError, how_to_install
 from tests.checkpoint.conftest import install_stores
+from tests.config.loading import incoming, loaded
+
+
+def configured(url: str) -> None:
+    """Load a configuration that names the store."""
+    loaded(incoming(commit_strategy="checkpoint", checkpoint={"store": url}))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +43,7 @@ from tests.checkpoint.conftest import install_stores
 def test_a_url_opens_its_store_and_connects_to_nothing(
     url: str, kind: type, transactional: bool
 ) -> None:
-    check_url(url)
+    configured(url)
     store = open_store(url)
     assert type(store) is kind
     assert isinstance(store, TransactionalStore) is transactional
@@ -63,7 +68,7 @@ def test_a_folder_is_decoded_and_memory_is_shared_by_its_name() -> None:
     ("url", "told"),
     [
         ("offsets.db", "not a URL: write one such as sqlite:///"),
-        ("", "not a URL"),
+        ("", "not a URL|expected the URL of a store"),
         ("sqlite://offsets.db", "three slashes"),
         ("sqlite://", "would forget every position"),
         ("sqlite:///:memory:", "would forget every position"),
@@ -89,7 +94,7 @@ def test_a_folder_is_decoded_and_memory_is_shared_by_its_name() -> None:
     ],
 )
 def test_what_cannot_work_is_told_before_anything_is_opened(url: str, told: str) -> None:
-    for call in (check_url, open_store):
+    for call in (configured, open_store):
         with pytest.raises(ValueError, match=told) as refused:
             call(url)
         assert "s3cr3t" not in str(refused.value)
@@ -169,7 +174,7 @@ def test_a_package_brings_its_own_stores(tmp_path: Path, monkeypatch: pytest.Mon
     values |= {"none": f"{__name__}:none", "gone": "no_such_module:store"}
     install_stores(tmp_path, values)
     monkeypatch.syspath_prepend(tmp_path)
-    check_url("vault://u:s3cr3t@host")
+    configured("vault://u:s3cr3t@host")
     assert isinstance(open_store("vault://u:s3cr3t@host"), MemoryStore)
     forget("vault://u:s3cr3t@host")
     for scheme, told in (
@@ -184,4 +189,4 @@ def test_a_package_brings_its_own_stores(tmp_path: Path, monkeypatch: pytest.Mon
         # No secret in it.
         open_store("bad://host/folder")
     with pytest.raises(ValueError, match=r"allowed: .*memory, vault, bad"):
-        check_url("nothing://")
+        configured("nothing://")

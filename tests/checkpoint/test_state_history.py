@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from reactive_kafka.checkpoint.state_codec import codec_of
 from reactive_kafka.checkpoint.state_history import StateHistory
 from reactive_kafka.errors import DecodeError, EncodeError
-from reactive_kafka.formats import FormatError
+from tests.formats.refusals import refused_at_start_up
 
 HERE = __name__
 
@@ -226,5 +226,5 @@ def test_what_a_codec_of_the_users_raises_is_an_error_of_ours() -> None:
     ],
 )
 def test_what_is_no_codec_is_told_at_start_up(path: str, told: str) -> None:
-    with pytest.raises(FormatError, match=told):
+    with refused_at_start_up(told):
         codec_of(path)

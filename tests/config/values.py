@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from reactive_kafka import TopicPartition
+from reactive_kafka.config.incoming_kinds import AssignedPartition
 from reactive_kafka.config.secrets import Secret
-from reactive_kafka.config.settings import SparkSettings
+from reactive_kafka.config.settings import HttpSettings, OutgoingSettings, SparkSettings
 from reactive_kafka.config.tables import (
     DeadLetterSettings,
     DelayedRetrySettings,
     RestartSettings,
     RetrySettings,
+    SchemaRegistrySettings,
+    SparkChannelSettings,
     TopicSettings,
     TracingSettings,
 )
 
 
-def secret_of(text: str) -> Secret:
-    return Secret(text)
+def secret_of(text: str, file: Path | None = None) -> Secret:
+    """A secret, of a file if one is given."""
+    return Secret(text, None if file is None else str(file))
+
+
+def http_settings(**values: Any) -> HttpSettings:
+    return HttpSettings(**values)
+
+
+def outgoing_settings(**values: Any) -> OutgoingSettings:
+    return OutgoingSettings(**values)
+
+
+def assigned_partition(partition: TopicPartition, start: int | None = None) -> AssignedPartition:
+    return AssignedPartition(partition=partition, start=start)
+
+
+def spark_channel_settings(**values: Any) -> SparkChannelSettings:
+    return SparkChannelSettings(**values)
+
+
+def schema_registry_settings(**values: Any) -> SchemaRegistrySettings:
+    return SchemaRegistrySettings(**values)
 
 
 def spark_settings(**values: Any) -> SparkSettings:

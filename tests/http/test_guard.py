@@ -12,11 +12,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from reactive_kafka import App, ConfigError
-from reactive_kafka.config.secrets import Secret
-from reactive_kafka.config.settings import HttpSettings
 from reactive_kafka.http.asgi import make_asgi
 from reactive_kafka.http.guard import OPEN, Guard, guard_of
 from reactive_kafka.testing import MemoryBroker
+from tests.config.values import http_settings, secret_of
 from tests.http.applike import FactsApp
 from tests.http.test_asgi import PATHS
 
@@ -26,7 +25,7 @@ BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
 def ours(**http: Any) -> Guard:
-    return guard_of(HttpSettings(**http), is_mounted=False)
+    return guard_of(http_settings(**http), is_mounted=False)
 
 
 def answer(guard: Guard, method: str, path: str, **headers: str) -> int:
@@ -101,7 +100,7 @@ def test_a_name_that_is_none_of_its_own_is_refused(host: str) -> None:
     assert {answer(open_to_all, "GET", path, host=host) for path in OPEN} == {200}, (
         "whoever scrapes a service by name"
     )
-    mounted = guard_of(HttpSettings(), is_mounted=True)
+    mounted = guard_of(http_settings(), is_mounted=True)
     assert {answer(mounted, "GET", path, host=host) for path in PATHS} == {200}, (
         "it has its application's names"
     )
@@ -118,11 +117,11 @@ def test_what_could_change_something_needs_a_token_wherever_it_listens(method: s
             assert answer(ours(host=bound), method, path, **asked, **BEARER) == expected, (
                 "there are no actions without"
             )
-            guard = ours(host=bound, token=Secret(TOKEN))
+            guard = ours(host=bound, token=secret_of(TOKEN))
             assert answer(guard, method, path, **asked) == 401
             assert answer(guard, method, path, **asked, **BEARER) == 200
             assert (
-                answer(guard_of(HttpSettings(token=TOKEN), is_mounted=True), method, path, **asked)
+                answer(guard_of(http_settings(token=TOKEN), is_mounted=True), method, path, **asked)
                 == 401
             )
 
@@ -133,7 +132,7 @@ def test_reading_needs_a_token_beyond_loopback_and_probes_and_metrics_never_do(p
     expected = 200 if path in OPEN else 401
     for guard in (
         *(ours(host=bound, token=TOKEN) for bound in ("0.0.0.0", "::", "10.1.2.3", "some.name")),
-        guard_of(HttpSettings(token=TOKEN), is_mounted=True),
+        guard_of(http_settings(token=TOKEN), is_mounted=True),
     ):
         assert answer(guard, "GET", path, host="10.1.2.3") == expected
         assert answer(guard, "GET", path, host="10.1.2.3", **BEARER) == 200
@@ -159,7 +158,7 @@ def test_reading_needs_a_token_beyond_loopback_and_probes_and_metrics_never_do(p
     ],
 )
 def test_the_token_is_the_whole_token(given: str, status: int) -> None:
-    guard = ours(token=Secret(TOKEN))
+    guard = ours(token=secret_of(TOKEN))
     assert answer(guard, "POST", "/api/x", host="localhost", authorization=given) == status
     assert TOKEN not in repr(guard)
 
@@ -208,7 +207,7 @@ async def test_a_refusal_says_why_and_has_the_headers_of_every_answer() -> None:
 
 
 async def test_mounted_elsewhere_its_paths_are_still_its_own() -> None:
-    guarded = make_asgi(FactsApp(), lambda: guard_of(HttpSettings(token=TOKEN), is_mounted=True))
+    guarded = make_asgi(FactsApp(), lambda: guard_of(http_settings(token=TOKEN), is_mounted=True))
     asgi = Starlette(routes=[Mount("/kafka", guarded)])
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app=asgi), base_url="http://any"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from reactive_kafka import App
-from reactive_kafka.config.secrets import Secret, revealed
 from reactive_kafka.http.guard import CurrentGuard
 from reactive_kafka.http.token_file import TokenFile
+from tests.config.values import secret_of
 
 
 class Now:
@@ -35,11 +35,11 @@ def test_a_token_that_is_rotated_counts_a_second_later(
     caplog.set_level(logging.INFO)
     file = written(tmp_path / "token", "first\n")
     now = Now()
-    tokens = TokenFile(Secret("first", str(file)), now)
+    tokens = TokenFile(secret_of("first", file), now)
     written(file, "second\n")
-    assert revealed(tokens.token) == "first"
+    assert tokens.token == "first"
     now.s = 1.0
-    assert revealed(tokens.token) == "second"
+    assert tokens.token == "second"
     assert "the token has changed" in caplog.text
     assert "first" not in caplog.text
     assert "second" not in caplog.text
@@ -59,21 +59,21 @@ def test_a_file_without_a_token_changes_nothing_and_is_warned_of_once(
 ) -> None:
     file = written(tmp_path / "token", "first")
     now = Now()
-    tokens = TokenFile(Secret("first", str(file)), now)
+    tokens = TokenFile(secret_of("first", file), now)
     if text is None:
         file.unlink()
     else:
         written(file, text)
     for _ in range(3):
         now.s += 1
-        assert revealed(tokens.token) == "first"
+        assert tokens.token == "first"
     (line,) = caplog.messages
     assert why in line
     assert "the last token still counts" in line
     assert "with blanks" not in line
     written(file, "other-token")
     now.s += 1
-    assert revealed(tokens.token) == "other-token"
+    assert tokens.token == "other-token"
 
 
 def test_a_new_file_that_others_may_read_is_warned_of(
@@ -81,10 +81,10 @@ def test_a_new_file_that_others_may_read_is_warned_of(
 ) -> None:
     file = written(tmp_path / "token", "first")
     now = Now()
-    tokens = TokenFile(Secret("first", str(file)), now)
+    tokens = TokenFile(secret_of("first", file), now)
     written(file, "second", 0o644)
     now.s = 1
-    assert revealed(tokens.token) == "second"
+    assert tokens.token == "second"
     assert "chmod 600" in caplog.text
 
 
@@ -98,11 +98,11 @@ def test_the_guard_of_an_application_reads_the_file_that_its_configuration_names
     @app.incoming("orders")
     async def handle(value: bytes) -> None: ...
 
-    assert revealed(guard().token) == "first"
-    assert isinstance(app.settings.http.token, Secret)
+    assert guard().token == "first"
+    assert str(app.settings.http.token) == "***"
     assert app.settings.http.token.file == str(file)
 
 
 def test_a_token_in_the_configuration_has_no_file() -> None:
-    assert revealed(TokenFile(Secret("only"), Now()).token) == "only"
+    assert TokenFile(secret_of("only"), Now()).token == "only"
     assert TokenFile(None, Now()).token is None

@@ -13,7 +13,6 @@ import pytest
 from reactive_kafka import FailedRecord, IncomingSettings, Record, Skip, Stop, TopicPartition
 from reactive_kafka.broker.client import Connector, Inspector
 from reactive_kafka.clock import Clock
-from reactive_kafka.config.incoming_kinds import AssignedPartition
 from reactive_kafka.errors import (
     BrokerError,
     ChannelClosedError,
@@ -30,7 +29,7 @@ from reactive_kafka.nacks.letter_topics import LetterTopics
 from reactive_kafka.nacks.letter_writer import LetterWriter
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, settle_down, until
-from tests.config.values import dead_letter_settings, delayed_retry_settings
+from tests.config.values import assigned_partition, dead_letter_settings, delayed_retry_settings
 from tests.failure.samples import failed
 
 DEAD, RETRY = "dead-letter-topic-orders", "orders_retry_1000"
@@ -183,7 +182,7 @@ async def test_missing_topics_are_created_with_the_partitions_of_the_source() ->
     "source",
     [
         {"topics": (), "pattern": "ord.*"},
-        {"topics": (), "assign": (AssignedPartition(partition=TopicPartition("orders", 0)),)},
+        {"topics": (), "assign": (assigned_partition(TopicPartition("orders", 0)),)},
     ],
     ids=["pattern", "assign"],
 )

@@ -11,7 +11,6 @@ from uuid import UUID
 import pytest
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import DecodeError, EncodeError
 from reactive_kafka.events import SchemaAvailable, SchemaUnavailable
 from reactive_kafka.formats.registered.channel_schemas import ChannelSchemas, SchemaMissing
@@ -27,6 +26,7 @@ from reactive_kafka.schemas.answers import NoGuids, NotFound, Refused, RegistryA
 from reactive_kafka.schemas.schema_registry import Registry
 from reactive_kafka.tasks import Tasks
 from tests.app.helpers import Recorder, in_virtual_time, now, settle_down
+from tests.config.values import schema_registry_settings
 
 AVRO = Schema("AVRO", '"string"')
 
@@ -68,7 +68,7 @@ class Scripted:
 def registry_of(source: Scripted, observer: Recorder | None = None) -> tuple[Registry, Tasks]:
     tasks = Tasks()
     registry = Registry(
-        SchemaRegistrySettings(url=("memory://",)), Clock(now, now), tasks, observer or Recorder()
+        schema_registry_settings(url=("memory://",)), Clock(now, now), tasks, observer or Recorder()
     )
     registry.source = source
     return registry, tasks

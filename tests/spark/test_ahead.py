@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka import IncomingSettings
-from reactive_kafka.config.tables import SparkChannelSettings
 from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.errors import BadDataError, SessionLostError
 from reactive_kafka.spark.batches.cuts import BatchQueue
@@ -33,7 +32,7 @@ from tests.app.spark_stage import (
     spark_app,
     stored,
 )
-from tests.config.values import spark_settings
+from tests.config.values import spark_channel_settings, spark_settings
 from tests.spark.fakes import FakeMaker, FakeSession, a_process
 from tests.spark.records import CLICKS_0, Raw, part_of, runner_of
 from tests.spark.test_cuts import lane_with
@@ -46,7 +45,7 @@ def queue_of(lanes: Any, **spark: Any) -> BatchQueue:
         name="clicks",
         topics=("clicks",),
         group_id="billing",
-        spark=SparkChannelSettings(mode="ranges", **spark),
+        spark=spark_channel_settings(mode="ranges", **spark),
     )
     return BatchQueue(settings, lanes, lambda lane: True)
 

@@ -24,7 +24,6 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from pydantic import BaseModel, Field
 
 from reactive_kafka.clock import SYSTEM_CLOCK
-from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import OffloadError, RejectedByJobError
 from reactive_kafka.formats import ChannelSchemas, SchemaSource
 from reactive_kafka.formats.json_text import TextSource, text_source
@@ -39,6 +38,7 @@ from reactive_kafka.spark.channel.runner import SparkRunner
 from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.tasks import Tasks
 from tests.app.helpers import Recorder, until
+from tests.config.values import schema_registry_settings
 from tests.schemas import protos
 from tests.schemas.helpers import serialized
 from tests.schemas.server import RegistryServer
@@ -52,7 +52,7 @@ async def schemas(registry: RegistryServer) -> AsyncIterator[ChannelSchemas]:
     tasks, made = Tasks(), ChannelSchemas("clicks")
     made.connect(
         Registry(
-            SchemaRegistrySettings(url=(registry.url,), timeout_s=2.0),
+            schema_registry_settings(url=(registry.url,), timeout_s=2.0),
             SYSTEM_CLOCK,
             tasks,
             Recorder(),
