@@ -5,8 +5,6 @@ threads and tasks.
 from __future__ import annotations
 
 import asyncio
-import io
-import json
 import logging
 import threading
 from collections.abc import Iterator
@@ -15,9 +13,8 @@ from typing import Any
 import pytest
 
 from reactive_kafka import Batch, Message, current_batch, current_message
-from reactive_kafka.delivery.current import fields_of_call
-from reactive_kafka.observe.log_setup import NOISY_LIBRARIES, configure_logging
 from tests.app.helpers import committed, in_virtual_time, make_app, running, send, tp, until
+from tests.app.json_logs import JsonLines, logged_as_json
 from tests.app.test_context_variables import tracing_app
 
 Seen = tuple[int, int, Any, int]
@@ -367,11 +364,9 @@ async def test_a_batch_is_its_own_and_has_no_message() -> None:
 
 @in_virtual_time
 async def test_a_deserializer_of_the_applications_own_has_the_record_that_it_reads(
-    monkeypatch: pytest.MonkeyPatch,
+    lines: JsonLines,
 ) -> None:
-    seen = list[Any]()
     app = make_app(value_deserializer=f"{__name__}:noting")
-    monkeypatch.setitem(globals(), "noted", seen)
 
     @app.incoming("orders")
     async def handler(value: str) -> None: ...
@@ -379,45 +374,22 @@ async def test_a_deserializer_of_the_applications_own_has_the_record_that_it_rea
     async with running(app) as test:
         await send(test, b"a", b"b")
         await test.settled()
-    assert [fields["offset"] for fields in seen] == [0, 1]
-
-
-noted: list[Any] = []
+    assert [line["offset"] for line in lines.of("decoding")] == [0, 1]
 
 
 def noting(value: bytes) -> str:
-    noted.append(fields_of_call())
+    logging.getLogger("billing").info("decoding")
     return value.decode()
 
 
 @pytest.fixture
-def lines() -> Iterator[io.StringIO]:
-    """What is logged as JSON, with what ``run`` adds to it."""
-    root = logging.getLogger()
-    handlers, level, stream = root.handlers[:], root.level, io.StringIO()
-    levels = {name: logging.getLogger(name).level for name in NOISY_LIBRARIES}
-    root.handlers.clear()
-    configure_logging("json", stream=stream, about=fields_of_call)
-    yield stream
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for name, before in levels.items():
-        logging.getLogger(name).setLevel(before)
-
-
-def of(stream: io.StringIO, message: str) -> list[dict[str, Any]]:
-    """The lines with a message, without what every line has."""
-    found = [json.loads(line) for line in stream.getvalue().splitlines()]
-    common = ("time", "level", "logger", "message")
-    return [
-        {name: value for name, value in line.items() if name not in common}
-        for line in found
-        if line["message"] == message
-    ]
+def lines() -> Iterator[JsonLines]:
+    with logged_as_json() as lines:
+        yield lines
 
 
 def test_json_lines_of_a_handler_say_which_record_it_has_and_those_of_others_do_not(
-    lines: io.StringIO,
+    lines: JsonLines,
 ) -> None:
     @in_virtual_time
     async def play() -> None:
@@ -437,13 +409,13 @@ def test_json_lines_of_a_handler_say_which_record_it_has_and_those_of_others_do_
 
     play()
     place = {"channel": "orders", "topic": "orders", "partition": 1}
-    assert of(lines, "got it") == [{**place, "offset": 0, "key": r"a\nb"}, {**place, "offset": 1}]
-    assert of(lines, "mine")[1] == {**place, "offset": "another", "order": 7}
-    assert of(lines, "a library's")[0] == of(lines, "outside")[0] == {}
+    assert lines.of("got it") == [{**place, "offset": 0, "key": r"a\nb"}, {**place, "offset": 1}]
+    assert lines.of("mine")[1] == {**place, "offset": "another", "order": 7}
+    assert lines.of("a library's")[0] == lines.of("outside")[0] == {}
 
 
 def test_json_lines_of_tasks_of_the_first_calls_say_which_record_they_are_of(
-    lines: io.StringIO,
+    lines: JsonLines,
 ) -> None:
     @in_virtual_time
     async def play() -> None:
@@ -462,11 +434,11 @@ def test_json_lines_of_tasks_of_the_first_calls_say_which_record_they_are_of(
             await test.settled()
 
     play()
-    assert sorted(line.get("offset", -1) for line in of(lines, "from a task")) == list(range(9))
+    assert sorted(line.get("offset", -1) for line in lines.of("from a task")) == list(range(9))
 
 
 def test_json_lines_of_a_batch_name_its_first_record_and_how_many_there_are(
-    lines: io.StringIO,
+    lines: JsonLines,
 ) -> None:
     @in_virtual_time
     async def play() -> None:
@@ -481,6 +453,6 @@ def test_json_lines_of_a_batch_name_its_first_record_and_how_many_there_are(
             await test.settled()
 
     play()
-    assert of(lines, "got them") == [
+    assert lines.of("got them") == [
         {"channel": "orders", "topic": tp().topic, "partition": 0, "offset": 0, "records": 3}
     ]

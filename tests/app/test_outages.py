@@ -16,9 +16,6 @@ import pytest
 from reactive_kafka import App, Batch, FatalBrokerError, Message, Record
 from reactive_kafka.errors import ClusterError, SessionLostError
 from reactive_kafka.events import SchemaAvailable, SchemaUnavailable
-from reactive_kafka.formats.registered.schema_questions import Schema
-from reactive_kafka.schemas.answers import RegistryAway
-from reactive_kafka.schemas.schema_registry import RegistryClient
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.checkpoints import Rows, app_on
 from tests.app.helpers import (
@@ -34,6 +31,7 @@ from tests.app.helpers import (
 from tests.app.spark_stage import DEAD, WAITS, spark_app
 from tests.app.spark_stage import letters as dead_letters
 from tests.app.test_outgoing_outages import two_clusters
+from tests.schemas.outage import RegistryOutage
 
 OUTAGE_S = 200.0
 """Longer than the poison limit (60 s), the session (45 s), ``send_timeout`` and ``drain_timeout``
@@ -463,7 +461,6 @@ async def test_a_store_that_is_away_for_longer_than_every_limit_stops_nothing(pl
 READS = {"incoming": {"orders": {"value_deserializer": "avro"}}}
 WRITES = {"outgoing": {"invoices": {"value_serializer": "avro", "schema": {"register": False}}}}
 WITH_REGISTRY = {"schema_registry": {"url": "memory://"}}
-BYTES = Schema("AVRO", '"bytes"')
 FRAMED_BY = 5
 """How many bytes stand before a value: a zero byte and the id of the schema."""
 
@@ -475,16 +472,6 @@ REGISTERED: dict[str, tuple[list[str], dict[str, Any]]] = {
 """Column -> the channels that need the registry for that, and what is added to their
 configuration.
 """
-
-
-class RegistryIsAway:
-    """What a registry that does not answer says to each question."""
-
-    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, None]]:
-        async def ask(*arguments: object) -> None:
-            raise RegistryAway("the registry is away")
-
-        return ask
 
 
 @pytest.mark.parametrize(
@@ -502,14 +489,9 @@ async def test_a_schema_registry_that_is_away_for_longer_than_every_limit_stops_
     async with TestApp(
         app, broker=broker, overrides=REGISTERED[needed_for][1] | WITH_REGISTRY
     ) as test:
-        assert app._run is not None
-        assert app._run.channels is not None
-        # Answers are kept for good, so it is away before the first record comes.
-        registry: Any = app._run.channels.registry
-        source: RegistryClient = registry.source
-        for subject in ("orders-value", "invoices-value"):
-            assert await source.register(subject, BYTES) == 1
-        registry.source = RegistryIsAway()
+        registry = RegistryOutage(app)
+        await registry.register_bytes("orders-value", "invoices-value")
+        registry.begin()
         for number in range(RECORDS):
             broker.produce(
                 "orders", framed(b"%d" % number) if reads else b"%d" % number, partition=0
@@ -523,7 +505,7 @@ async def test_a_schema_registry_that_is_away_for_longer_than_every_limit_stops_
             if "invoices" in broker.topics()
             else True
         )
-        registry.source = source
+        registry.end()
         await heals(test)
         written = [record.value for record in broker.committed_log(tp(topic="invoices"))]
         assert {(event.channel, event.asked) for event in recorder.of(SchemaAvailable)} == set(told)

@@ -5,14 +5,12 @@ not.
 from __future__ import annotations
 
 import asyncio
-import gc
 from typing import Any
 
 import pytest
 
 from reactive_kafka import Batch, Message
 from reactive_kafka.events import RecordPoisoned
-from reactive_kafka.spark.channel.batch_job import SparkJob
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -226,28 +224,4 @@ async def test_a_spark_batch_that_waits_for_another_channels_job_starts_when_it_
         await send(test, *[b"1"] * 50)
         await test.settled(timeout=20)
     assert [at - began[0] for at in began] == pytest.approx([0, 2.0, 4.0], abs=0.2)
-    await broker.close()
-
-
-@in_virtual_time
-async def test_a_spark_batch_that_is_done_is_let_go_without_the_garbage_collector() -> None:
-    broker = make_broker()
-    app, engine = spark_app(broker, rate_limit="1000/s", spark={"batch_max_records": 20})
-    gc.collect()
-    # Those of other tests may be held by what pytest keeps of a failure.
-    others = [one for one in gc.get_objects() if isinstance(one, SparkJob)]
-    gc.disable()
-    try:
-        async with running(app, broker=broker) as test:
-            await send(test, *[b"1"] * 60)
-            await test.settled(timeout=20)
-            assert len(engine.jobs) == 3
-            left = [
-                one
-                for one in gc.get_objects()
-                if isinstance(one, SparkJob) and not any(one is other for other in others)
-            ]
-            assert left == []
-    finally:
-        gc.enable()
     await broker.close()

@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message
-from reactive_kafka.broker.client import Poll
-from reactive_kafka.fetching.intake import RecordIntake
-from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.testing import MemoryBroker
 from tests.app.handlers import take_all
 from tests.app.helpers import facts, in_virtual_time, make_app, make_broker, now, running, until
+from tests.fetching.noting import sizes_of_chunks, times_of_looks
 
 ORDERS: list[dict[str, Any]] = [{}, {"ordering": "key"}, {"ordering": "unordered"}]
 
@@ -42,14 +40,7 @@ def write(broker: MemoryBroker, records: int, partitions: int) -> None:
 @pytest.fixture
 def chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many records each chunk has brought."""
-    sizes, take = list[int](), RecordIntake.take
-
-    def counted(fetcher: RecordIntake, poll: Poll) -> None:
-        sizes.extend(len(chunk.records) for chunk in poll.chunks)
-        take(fetcher, poll)
-
-    monkeypatch.setattr(RecordIntake, "take", counted)
-    return sizes
+    return sizes_of_chunks(monkeypatch)
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)
@@ -177,14 +168,7 @@ async def test_records_that_wait_for_a_retry_have_no_share_in_what_workers_could
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When partitions were looked at for room, one by one."""
-    times, look = list[float](), RecordIntake.holding
-
-    def noted(fetcher: RecordIntake) -> list[Partition]:
-        times.append(now())
-        return look(fetcher)
-
-    monkeypatch.setattr(RecordIntake, "holding", noted)
-    return times
+    return times_of_looks(monkeypatch)
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka import App, Batch, Message, SkipRefusedError
-from reactive_kafka.checkpoint.stores.memory_store import Rows
 from reactive_kafka.errors import NotOwnerError
-from tests.app.checkpoints import app_on, row
+from tests.app.checkpoints import Rows, app_on, row
 from tests.app.helpers import (
     committed,
     facts,

@@ -11,7 +11,6 @@ import pytest
 
 from reactive_kafka import ChannelClosedError, ConfigError, Message
 from reactive_kafka.events import HandlerAbandoned, HookFailed, StopWaits
-from reactive_kafka.handlers.blocking_calls import calls_in_threads
 from reactive_kafka.testing import MemoryBroker
 from tests.app.handlers import keep_messages, note_values, take_all
 from tests.app.helpers import (
@@ -603,28 +602,6 @@ def test_an_application_can_be_run_on_one_loop_after_another() -> None:
     asyncio.run(once())
     asyncio.run(once())
     assert len(seen) == 2
-
-
-def test_no_thread_is_left_when_the_loop_has_ended() -> None:
-    app, before = make_app(ordering="unordered", concurrency=4), set(threading.enumerate())
-
-    @app.incoming("orders")
-    def handler(value: bytes) -> None: ...
-
-    @app.before_stop
-    def hook() -> None: ...
-
-    async def main() -> None:
-        async with running(app) as test:
-            await send(test, *[b""] * 20)
-            await test.settled()
-
-    asyncio.run(main())
-    left = set(threading.enumerate()) - before
-    for thread in left:
-        thread.join(5)
-    assert not any(thread.is_alive() for thread in left)
-    assert calls_in_threads() == 0
 
 
 @in_virtual_time

@@ -9,6 +9,7 @@ import pytest
 from anyio import CapacityLimiter
 
 from reactive_kafka.handlers.blocking_calls import as_async, calls_in_threads
+from tests.app.helpers import make_app, running, send
 
 
 async def test_a_blocking_function_runs_in_another_thread() -> None:
@@ -46,3 +47,25 @@ async def test_a_cancelled_call_counts_until_its_thread_returns() -> None:
         # The thread has no loop to tell.
         while calls_in_threads():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
+
+
+def test_no_thread_is_left_when_the_loop_has_ended() -> None:
+    app, before = make_app(ordering="unordered", concurrency=4), set(threading.enumerate())
+
+    @app.incoming("orders")
+    def handler(value: bytes) -> None: ...
+
+    @app.before_stop
+    def hook() -> None: ...
+
+    async def main() -> None:
+        async with running(app) as test:
+            await send(test, *[b""] * 20)
+            await test.settled()
+
+    asyncio.run(main())
+    left = set(threading.enumerate()) - before
+    for thread in left:
+        thread.join(5)
+    assert not any(thread.is_alive() for thread in left)
+    assert calls_in_threads() == 0
