@@ -6,11 +6,13 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.assignment.lifeline import Lifeline
-from reactive_kafka.delivery.lanes.lane_states import LaneState
 from reactive_kafka.testing import VirtualTimeLoop
 from tests.app.helpers import in_virtual_time, now
-from tests.partitions.test_owned import A, of, owned
+from tests.partitions.reading import lane_of, partitions_read
+
+A = TopicPartition("orders", 0)
 
 
 class Session:
@@ -31,7 +33,7 @@ def watching(
     """
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
-    partitions, failed = owned(A), list[BaseException]()
+    partitions, failed = partitions_read(A), list[BaseException]()
     context: Any = SimpleNamespace(
         clock=loop.clock, channel="orders", observer=SimpleNamespace(on=lambda event: None)
     )
@@ -48,7 +50,7 @@ def watching(
 async def test_a_client_whose_session_is_over_starts_no_record() -> None:
     lifeline, partitions, failed = watching(5.0)
     await asyncio.sleep(10)
-    assert of(partitions, A)[1].state is LaneState.SUSPENDED
+    assert lane_of(partitions, A).state == "suspended"
     assert partitions.is_alone
     assert lifeline.not_ready(now()) is not None
     lifeline.end()
@@ -63,9 +65,9 @@ async def test_a_session_that_turns_out_to_be_shorter_ends_no_later_than_it_does
     await asyncio.sleep(0.1)
     session.ends_at = now() + 6.0
     await asyncio.sleep(5.9)
-    assert of(partitions, A)[1].state is LaneState.OPEN
+    assert lane_of(partitions, A).state == "open"
     await asyncio.sleep(0.2)
-    assert of(partitions, A)[1].state is LaneState.SUSPENDED
+    assert lane_of(partitions, A).state == "suspended"
     lifeline.end()
     assert failed == []
 
@@ -77,7 +79,7 @@ async def test_a_client_that_was_replaced_suspends_nothing_when_its_session_woul
     lifeline, partitions, failed = watching(5.0)
     lifeline.end()
     await asyncio.sleep(10)
-    assert of(partitions, A)[1].state is LaneState.OPEN
+    assert lane_of(partitions, A).state == "open"
     assert not partitions.is_alone
     assert (lifeline.over_since, failed) == (None, [])
 
@@ -85,9 +87,9 @@ async def test_a_client_that_was_replaced_suspends_nothing_when_its_session_woul
 @in_virtual_time
 async def test_a_client_that_is_replaced_while_its_session_is_over_leaves_no_timer() -> None:
     lifeline, partitions, _ = watching(0.0)
-    assert of(partitions, A)[1].state is LaneState.SUSPENDED
+    assert lane_of(partitions, A).state == "suspended"
     lifeline.end()
-    of(partitions, A)[1].change("retain")
+    lane_of(partitions, A).change("retain")
     await asyncio.sleep(60)
-    assert of(partitions, A)[1].state is LaneState.OPEN
+    assert lane_of(partitions, A).state == "open"
     assert lifeline.over_since is None

@@ -10,12 +10,11 @@ from collections import Counter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reactive_kafka import TopicPartition
 from reactive_kafka.delivery.ages import Ages, RecordTimes
 from reactive_kafka.observe.facts import AGE_BUCKETS_S, DurationHistogram
 from reactive_kafka.records import RawRecord
 from reactive_kafka.testing import FakeClock, record
-from reactive_kafka.tracking.tracker import OffsetTracker
+from tests.tracking.values import tracker_of
 
 AGES_S = st.sampled_from([0.0, 0.001, 0.02, 0.3, 7.0, 4000.0, 200_000.0]) | st.floats(-10, 1e6)
 WALL = 1_700_000_000.0
@@ -26,7 +25,7 @@ class Timed:
 
     def __init__(self, *pieces: list[float]) -> None:
         self.clock, self.times = FakeClock(100.0, WALL), RecordTimes()
-        self.tracker = OffsetTracker(TopicPartition("orders", 0), 0)
+        self.tracker = tracker_of()
         self.tracker.ages = Ages(self.times, self.clock)
         for ages in pieces:
             first, at = (

@@ -18,7 +18,7 @@ from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.records import RawRecord
 from reactive_kafka.testing import record
-from reactive_kafka.tracking.tracker import OffsetTracker
+from tests.tracking.values import tracker_of
 
 
 class Taking:
@@ -32,8 +32,7 @@ class Taking:
             key_of=(lambda record: record.key) if keyed else None,
         )
         self.wholes = [
-            self.lanes.new(OffsetTracker(TopicPartition("t", number), 0))
-            for number in range(partitions)
+            self.lanes.new(tracker_of(TopicPartition("t", number))) for number in range(partitions)
         ]
         self.added = [0] * partitions
         self.waiting: dict[tuple[int, bytes], deque[int]] = defaultdict(deque)
@@ -149,9 +148,7 @@ def test_whatever_number_of_keys_waits_behind_a_cap_a_take_looks_at_one_of_them(
         return record.key
 
     lanes = LaneQueue(most_per_lane=2, shared=False, key_of=key_of)
-    wholes = [
-        lanes.new(OffsetTracker(TopicPartition("t", number), 0)) for number in range(partitions)
-    ]
+    wholes = [lanes.new(tracker_of(TopicPartition("t", number))) for number in range(partitions)]
     for whole in wholes:
         lanes.add(whole, [record(offset=key, key=b"%d" % key) for key in range(keys)], 0, 0.0)
 

@@ -22,11 +22,11 @@ from reactive_kafka.delivery.lanes.pauses import Pauses
 from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.records import RawRecord
 from reactive_kafka.testing import record
-from reactive_kafka.tracking.tracker import OffsetTracker
+from tests.tracking.values import tracker_of
 
 
 def lane_of(partition: int = 0) -> Lane:
-    return Lane(OffsetTracker(TopicPartition("orders", partition), 0))
+    return Lane(tracker_of(TopicPartition("orders", partition)))
 
 
 def records(*offsets: int) -> list[RawRecord]:
@@ -228,7 +228,7 @@ def keyed(
 ) -> tuple[LaneQueue, KeyedLane]:
     """One partition whose records have these keys, in order."""
     lanes = LaneQueue(shared=False, key_of=key_of, keys_are_total=is_total)
-    lane = lanes.new(OffsetTracker(TopicPartition("orders", 0), 0))
+    lane = lanes.new(tracker_of())
     assert isinstance(lane, KeyedLane)
     lanes.add(lane, [record(offset=at, key=key) for at, key in enumerate(keys)], 0, 0.0)
     return lanes, lane
@@ -788,7 +788,7 @@ def test_a_paused_lane_gives_nothing_until_it_is_resumed_also_where_it_comes_str
     pauses = Pauses()
     pauses.pause("lunch", [TopicPartition("orders", 0)])
     lanes = LaneQueue(shared=False, key_of=key_of, pauses=pauses)
-    each = [lanes.new(OffsetTracker(TopicPartition("orders", number), 0)) for number in (0, 1)]
+    each = [lanes.new(tracker_of(TopicPartition("orders", number))) for number in (0, 1)]
     for lane in each:
         lanes.add(lane, records(0, 1, 2), 0, 0.0)
     taken = lanes.take()

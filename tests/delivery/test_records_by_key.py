@@ -18,9 +18,9 @@ from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.delivery.workers.interface import NoWorkers
 from reactive_kafka.delivery.workers.worker import Worker
 from reactive_kafka.testing import FakeClock, record
-from reactive_kafka.tracking.tracker import OffsetTracker
 from tests.app.helpers import settle_down, tp
 from tests.delivery.worker_setups import worker_setup
+from tests.tracking.values import tracker_of
 
 
 async def test_who_was_alone_takes_no_record_of_a_key_that_another_worker_has() -> None:
@@ -45,7 +45,7 @@ async def test_who_was_alone_takes_no_record_of_a_key_that_another_worker_has() 
     # The clock stands, so no stretch is ever over.
     setup = worker_setup(settings, lanes, FakeClock(), spawn)
     workers = record_workers(setup, copy_context(), invocation)
-    tracker = OffsetTracker(tp(), 0)
+    tracker = tracker_of()
     came = [record(offset=at, key=key) for at, key in enumerate((b"a", b"b", b"b", b"c"))]
     lanes.add(lanes.new(tracker), came, tracker.deliver(range(4), 4), 0.0)
     workers.work_is_there()
@@ -66,7 +66,7 @@ async def test_who_was_alone_takes_no_record_of_a_key_that_another_worker_has() 
 
 
 async def test_a_worker_has_the_message_of_its_own_record_and_of_no_other() -> None:
-    tracker = OffsetTracker(tp(), 0)
+    tracker = tracker_of()
     tracker.deliver(range(3), 3)
     worker = Worker(NoWorkers(), copy_context())
     worker.lanes = (Lane(tracker),)
@@ -75,6 +75,6 @@ async def test_a_worker_has_the_message_of_its_own_record_and_of_no_other() -> N
     (message,) = worker.messages_of(tracker, 1)
     assert (message.index, message.record) == (1, worker.record)
     assert worker.messages_of(tracker, 2) == []
-    assert worker.messages_of(OffsetTracker(tp(1), 0), 1) == []
+    assert worker.messages_of(tracker_of(tp(1)), 1) == []
     assert worker.has(tracker, 1)
     assert not worker.has(tracker, 2)

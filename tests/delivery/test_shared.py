@@ -16,15 +16,15 @@ from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.delivery.assembly import record_workers
 from reactive_kafka.delivery.invocation import Invocation
 from reactive_kafka.delivery.lanes.queue import LaneQueue
-from reactive_kafka.tracking.tracker import OffsetTracker
-from tests.app.helpers import settle_down, tp
+from tests.app.helpers import settle_down
 from tests.delivery.test_lanes import records
 from tests.delivery.worker_setups import worker_setup
+from tests.tracking.values import tracker_of
 
-Act = Callable[[OffsetTracker], object]
+Act = Callable[[Any], object]
 
 
-async def run(tracker: OffsetTracker, act: Act, count: int = 3) -> int:
+async def run(tracker: Any, act: Act, count: int = 3) -> int:
     """Have handlers run so many records, of which that of the second does something first; how many
     were run.
     """
@@ -66,7 +66,7 @@ async def run(tracker: OffsetTracker, act: Act, count: int = 3) -> int:
     ],
 )
 async def test_a_return_settles_the_record_that_has_no_verdict(act: Act, settled: int) -> None:
-    tracker = OffsetTracker(tp(), 0)
+    tracker = tracker_of()
     assert await run(tracker, act) == 3
     assert tracker.settled == settled
     assert tracker.committable == (3 if settled == 3 else 1)
@@ -77,6 +77,6 @@ async def test_a_return_settles_the_record_that_has_no_verdict(act: Act, settled
 
 
 async def test_a_return_after_the_assignment_settles_nothing() -> None:
-    tracker = OffsetTracker(tp(), 0)
-    assert await run(tracker, OffsetTracker.close, count=2) == 2
+    tracker = tracker_of()
+    assert await run(tracker, lambda tracker: tracker.close(), count=2) == 2
     assert tracker.settled == 1

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from reactive_kafka import IncomingSettings
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.records import HeaderPairs
-from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.message import new_message
 from tests.app.helpers import make_app, tp
+from tests.tracking.values import tracker_of
+from tests.verdicts.messages import message_of
 
 
 @given(
@@ -29,7 +29,7 @@ def test_the_rule_of_ages(
     app = make_app(failure_strategy="delayed-retry-topic", **keys)
     settings = app.settings.incoming["orders"]
     topic = "orders_retry_10000" if is_retry else "orders"
-    message = new_message(None, AtTime(timestamp), OffsetTracker(tp(topic=topic), 0), 0)
+    message = message_of(AtTime(timestamp), tracker_of(tp(topic=topic)))
     is_old = (
         max_age_s is not None
         and timestamp is not None

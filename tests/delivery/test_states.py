@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka import TopicPartition
 from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.delivery.lanes.lane_states import (
     LANE_TRANSITIONS,
@@ -32,7 +31,7 @@ from reactive_kafka.delivery.workers.worker_states import (
 )
 from reactive_kafka.state_table import next_state
 from reactive_kafka.testing import record
-from reactive_kafka.tracking.tracker import OffsetTracker
+from tests.tracking.values import tracker_of
 
 
 def events(table: Mapping[Any, Mapping[str, Any]]) -> list[str]:
@@ -77,7 +76,7 @@ class LaneFacts:
 
 @given(steps=st.lists(st.sampled_from(events(LANE_TRANSITIONS)), max_size=30))
 def test_a_lane_is_open_when_it_is_neither_paused_nor_suspended_nor_gone(steps: list[str]) -> None:
-    lane, facts = Lane(OffsetTracker(TopicPartition("orders", 0), 0)), LaneFacts()
+    lane, facts = Lane(tracker_of()), LaneFacts()
     lane.add([record(offset=0)], 0, 0.0)
     for event in steps:
         before = lane.state

@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from reactive_kafka import TopicPartition
 from reactive_kafka.outgoing.queue.record import OutgoingRecord
 from reactive_kafka.outgoing.transactions.transactional_letters import TransactionalLetters
 from reactive_kafka.records import RecordBytes
 from reactive_kafka.testing import record
-from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.message import new_message
+from tests.tracking.values import tracker_of
+from tests.verdicts.messages import message_of
 
 
 async def test_a_letter_that_was_written_does_not_count_as_one_that_is_to_be() -> None:
     unused: Any = None
     letters = TransactionalLetters(unused, unused, unused, lambda work, name, context=None: None)
-    tracker = OffsetTracker(TopicPartition("orders", 0), 0)
+    tracker = tracker_of()
     tracker.deliver(range(2), 2)
-    delivery = new_message(b"bad", record(b"bad"), tracker, 0)
+    delivery = message_of(record(b"bad"), tracker)
     writing = asyncio.ensure_future(
         letters.write(delivery, OutgoingRecord("dead", RecordBytes(b"bad")))
     )

@@ -13,13 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka import IncomingSettings
-from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.errors import BadDataError, SessionLostError
 from reactive_kafka.spark.batches.cuts import BatchQueue
 from reactive_kafka.spark.batches.runs import plan
 from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.spark.session.supervisor import LIMITS, SessionLimits
-from reactive_kafka.tracking.plans import PlannedRange
 from tests.app.helpers import facts, in_virtual_time, make_broker, running, send, tp, until
 from tests.app.spark_stage import (
     DEAD,
@@ -33,9 +31,11 @@ from tests.app.spark_stage import (
     stored,
 )
 from tests.config.values import spark_channel_settings, spark_settings
+from tests.delivery.values import lane_queue
 from tests.spark.fakes import FakeMaker, FakeSession, a_process
 from tests.spark.records import CLICKS_0, Raw, part_of, runner_of
 from tests.spark.test_cuts import lane_with
+from tests.tracking.values import planned_range
 
 MODES = pytest.mark.parametrize("mode", ["records", "ranges"])
 
@@ -51,7 +51,7 @@ def queue_of(lanes: Any, **spark: Any) -> BatchQueue:
 
 
 def test_a_batch_is_due_at_once_where_no_more_may_come_until_one_is_taken() -> None:
-    lanes, lane = LaneQueue(shared=False), lane_with(partition=0)
+    lanes, lane = lane_queue(), lane_with(partition=0)
     lanes.add(lane, range(5), lane.tracker.deliver(range(5), 5), 1.0)
     queue = queue_of(lanes, batch_max_records=3, batch_max_wait_s=8.0)
     queue.take()
@@ -71,7 +71,7 @@ def test_a_batch_is_due_at_once_where_no_more_may_come_until_one_is_taken() -> N
 def test_what_is_prepared_is_what_is_taken_then_and_only_a_batch_that_is_full(
     waiting: list[int], most: int, held: int
 ) -> None:
-    lanes, every = LaneQueue(shared=False), []
+    lanes, every = lane_queue(), []
     for number, count in enumerate(waiting):
         lane = lane_with(partition=number)
         every.append(lane)
@@ -331,10 +331,10 @@ def test_a_plan_is_made_once() -> None:
     (run,) = queue_taken()
     plan([run])
     plan([run])
-    assert run.tracker.plans == (PlannedRange(0, 2),)
+    assert run.tracker.plans == (planned_range(0, 2),)
 
 
 def queue_taken() -> list[Any]:
-    lanes, lane = LaneQueue(shared=False), lane_with()
+    lanes, lane = lane_queue(), lane_with()
     lanes.add(lane, range(2), lane.tracker.deliver(range(2), 2), 0.0)
     return queue_of(lanes, batch_max_records=2).take()

@@ -7,34 +7,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from operator import itemgetter
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka import TopicPartition
-from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.errors import BadDataError, JobTimeoutError, OffloadError
 from reactive_kafka.spark.batches.bisection import Bisection, jobs_for
 from reactive_kafka.spark.batches.runs import RecordRun, run_of
-from reactive_kafka.tracking.plans import PlannedRange, check_plan
-from reactive_kafka.tracking.tracker import OffsetTracker
+from tests.delivery.values import lane_with
+from tests.tracking.values import planned_range, tracker_of
 
 A, B = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 BAD = BadDataError("bad data")
 
 
-def run_with(partition: TopicPartition, offsets: Sequence[int], planned: PlannedRange) -> RecordRun:
+def run_with(partition: TopicPartition, offsets: Sequence[int], planned: Any) -> RecordRun:
     """The records with these offsets, taken out of a lane as a range."""
-    lane = Lane(OffsetTracker(partition, planned.start))
-    lane.add(range(len(offsets)), lane.tracker.deliver(offsets, 0), 0.0)
+    tracker = tracker_of(partition, planned.start)
+    tracker.deliver(offsets, 0)
+    lane = lane_with(tracker, range(len(offsets)))
     return run_of(lane.take(len(offsets)), planned)
 
 
 def whole(
     partition: TopicPartition, offsets: Sequence[int], failed: tuple[tuple[int, int], ...] = ()
 ) -> RecordRun:
-    return run_with(partition, offsets, PlannedRange(offsets[0], offsets[-1] + 1, failed))
+    return run_with(partition, offsets, planned_range(offsets[0], offsets[-1] + 1, failed))
 
 
 def ranges(pieces: Sequence[RecordRun]) -> list[tuple[int, int]]:
@@ -49,8 +50,8 @@ def found(bisection: Bisection) -> list[tuple[tuple[int, int], OffloadError]]:
 def test_one_partition_is_halved_before_anything_runs() -> None:
     bisection = Bisection([whole(A, range(100, 110))], BAD)
     assert [(piece.planned, piece.first, piece.end) for piece in bisection.first_split] == [
-        (PlannedRange(100, 105, ((100, 110),)), 0, 5),
-        (PlannedRange(105, 110, ((100, 110),)), 5, 10),
+        (planned_range(100, 105, ((100, 110),)), 0, 5),
+        (planned_range(105, 110, ((100, 110),)), 5, 10),
     ]
     assert bisection.left == bisection.first_split
     assert bisection.next() == bisection.next() == bisection.first_split[0]
@@ -59,12 +60,15 @@ def test_one_partition_is_halved_before_anything_runs() -> None:
 def test_several_partitions_run_alone_first_under_the_ranges_that_they_have() -> None:
     bisection = Bisection([whole(A, range(10)), whole(B, range(20))], BAD)
     assert bisection.first_split == ()
-    assert [piece.planned for piece in bisection.left] == [PlannedRange(0, 10), PlannedRange(0, 20)]
+    assert [piece.planned for piece in bisection.left] == [
+        planned_range(0, 10),
+        planned_range(0, 20),
+    ]
     assert bisection.worked().tracker.partition == A
     parts = bisection.failed(BAD, is_data_error=True)
     assert [part.planned for part in parts] == [
-        PlannedRange(0, 10, ((0, 20),)),
-        PlannedRange(10, 20, ((0, 20),)),
+        planned_range(0, 10, ((0, 20),)),
+        planned_range(10, 20, ((0, 20),)),
     ]
     assert bisection.left == parts
 
@@ -101,7 +105,7 @@ def test_a_batch_of_one_record_needs_no_job() -> None:
 
 
 def test_a_cut_lies_at_a_record_and_gaps_belong_to_the_part_before_them() -> None:
-    bisection = Bisection([run_with(A, [5, 9, 30, 31], PlannedRange(5, 50))], BAD)
+    bisection = Bisection([run_with(A, [5, 9, 30, 31], planned_range(5, 50))], BAD)
     assert ranges(bisection.first_split) == [(5, 30), (30, 50)]
 
 
@@ -335,7 +339,8 @@ def test_each_record_gets_one_verdict_within_the_bound_and_in_order(
         for before, after in pairwise(judged):
             assert (before.end, before.planned.until) == (after.first, after.planned.start)
         for piece in judged:
-            check_plan(piece.planned)
+            # It can be planned.
+            assert planned_range(*piece.planned) == piece.planned
             assert set(one.offsets[piece.first : piece.end]) == {
                 offset
                 for offset in one.offsets

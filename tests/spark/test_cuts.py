@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka import TopicPartition
-from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.spark.batches.cuts import (
     BatchLimits,
     batch_due,
@@ -22,22 +21,21 @@ from reactive_kafka.spark.batches.cuts import (
 )
 from reactive_kafka.spark.batches.runs import RecordRun
 from reactive_kafka.testing import record
-from reactive_kafka.tracking.plans import PlannedRange
-from reactive_kafka.tracking.tracker import OffsetTracker
+from tests.delivery.values import lane_with as waiting_lane
+from tests.tracking.values import planned_range, tracker_of
 
 
 def lane_with(
-    *pieces: Sequence[int], plans: Sequence[PlannedRange] = (), partition: int = 0, now: float = 0.0
-) -> Lane:
+    *pieces: Sequence[int], plans: Sequence[Any] = (), partition: int = 0, now: float = 0.0
+) -> Any:
     """A lane in which records with these offsets wait, piece by piece."""
-    tracker = OffsetTracker(TopicPartition("clicks", partition), 0)
+    tracker = tracker_of(TopicPartition("clicks", partition))
     for planned in plans:
         tracker.plan(planned)
-    lane = Lane(tracker)
     for offsets in pieces:
-        first = tracker.deliver(list(offsets), 0)
-        lane.add([record(offset=offset) for offset in offsets], first, now)
-    return lane
+        tracker.deliver(list(offsets), 0)
+    records = [[record(offset=offset) for offset in offsets] for offsets in pieces]
+    return waiting_lane(tracker, *records, now=now)
 
 
 def no_weight(piece: Sequence[Any]) -> int:
@@ -48,11 +46,11 @@ def ten_each(piece: Sequence[Any]) -> int:
     return 10 * len(piece)
 
 
-def all_of(lane: Lane) -> int:
+def all_of(lane: Any) -> int:
     return 10 * lane.waiting
 
 
-def nothing(lane: Lane) -> int:
+def nothing(lane: Any) -> int:
     return 0
 
 
@@ -78,7 +76,7 @@ def test_a_batch_is_due_when_it_is_full_by_records_or_bytes_or_when_its_first_re
 
 
 def test_a_planned_range_is_due_at_once_when_all_of_it_is_there_and_not_before() -> None:
-    plan = PlannedRange(0, 4)
+    plan = planned_range(0, 4)
     assert batch_due([lane_with([0, 1, 2], plans=[plan], now=5.0)], limits(), nothing) == inf
     assert batch_due([lane_with([0, 1, 2, 3], plans=[plan], now=5.0)], limits(), nothing) == 5.0
     # 2 and 3 are gone.
@@ -86,10 +84,10 @@ def test_a_planned_range_is_due_at_once_when_all_of_it_is_there_and_not_before()
 
 
 def test_a_planned_range_is_taken_whole_alone_and_first_however_large_it_is() -> None:
-    planned = lane_with([0, 1], [2, 3, 4, 5], plans=[PlannedRange(0, 4)])
+    planned = lane_with([0, 1], [2, 3, 4, 5], plans=[planned_range(0, 4)])
     fresh = lane_with([0, 1], partition=1)
     (taken,) = take_batch([fresh, planned], limits(records=2), no_weight)
-    assert taken.planned == PlannedRange(0, 4)
+    assert taken.planned == planned_range(0, 4)
     assert offsets(taken) == [0, 1, 2, 3]
     assert [offsets(one) for one in take_batch([fresh, planned], limits(), no_weight)] == [
         [0, 1],
@@ -98,16 +96,16 @@ def test_a_planned_range_is_taken_whole_alone_and_first_however_large_it_is() ->
 
 
 def test_what_lies_before_a_planned_range_is_cut_at_its_start() -> None:
-    lane = lane_with([0, 1, 2, 3, 4], plans=[PlannedRange(2, 4)])
+    lane = lane_with([0, 1, 2, 3, 4], plans=[planned_range(2, 4)])
     (before,) = take_batch([lane], limits(), no_weight)
-    assert (offsets(before), before.planned) == ([0, 1], PlannedRange(0, 2))
+    assert (offsets(before), before.planned) == ([0, 1], planned_range(0, 2))
     (planned,) = take_batch([lane], limits(), no_weight)
-    assert (offsets(planned), planned.planned) == ([2, 3], PlannedRange(2, 4))
+    assert (offsets(planned), planned.planned) == ([2, 3], planned_range(2, 4))
 
 
 def test_whole_planned_ranges_of_several_partitions_go_together_as_far_as_there_is_room() -> None:
     lanes = [
-        lane_with([0, 1, 2], plans=[PlannedRange(0, 3)], partition=number) for number in range(3)
+        lane_with([0, 1, 2], plans=[planned_range(0, 3)], partition=number) for number in range(3)
     ]
     taken = take_batch(lanes, limits(records=6), no_weight)
     assert [one.lane.tracker.partition.partition for one in taken] == [0, 1]
@@ -134,9 +132,9 @@ def test_delayed_records_that_come_in_any_order_are_ranges_of_consecutive_ones()
 
 
 def test_a_planned_range_of_which_no_record_is_left_holds_nothing_back() -> None:
-    lane = lane_with([7, 8], plans=[PlannedRange(2, 5), PlannedRange(7, 9)])
+    lane = lane_with([7, 8], plans=[planned_range(2, 5), planned_range(7, 9)])
     forget_empty_plans(lane)
-    assert lane.tracker.plans == (PlannedRange(7, 9),)
+    assert lane.tracker.plans == (planned_range(7, 9),)
 
 
 def test_an_even_batch_takes_alike_of_all_partitions_and_what_some_lack_of_the_others() -> None:
@@ -169,7 +167,7 @@ def test_every_record_is_taken_once_planned_ranges_as_they_were_and_fresh_ones_a
     lanes, wanted = [], []
     for number in range(data.draw(st.integers(1, 3))):
         edges = sorted(data.draw(st.sets(st.integers(0, 40), max_size=8)))
-        plans = [PlannedRange(*pair) for pair in zip(edges[::2], edges[1::2], strict=False)]
+        plans = [planned_range(*pair) for pair in zip(edges[::2], edges[1::2], strict=False)]
         there = sorted(data.draw(st.sets(st.integers(0, 45), max_size=30)))
         cuts = sorted(data.draw(st.sets(st.integers(0, len(there)), max_size=4)))
         pieces = [

@@ -8,25 +8,21 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Any
 
 from reactive_kafka import TopicPartition
-from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.records import RawRecord
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.batches.runs import RecordRun, give_back, run_of
 from reactive_kafka.spark.channel import refetch as raw
-from reactive_kafka.tracking.plans import PlannedRange
-from reactive_kafka.tracking.tracker import OffsetTracker
+from tests.delivery.values import lane_with
+from tests.tracking.values import planned_range, tracker_of
 
 from .records import CLICKS_0, Raw
 
 
 def run_with(*pieces: Any, offsets: Sequence[int]) -> RecordRun:
     """A run of all records of a lane that has these pieces."""
-    lane = Lane(OffsetTracker(CLICKS_0, offsets[0]))
-    first = lane.tracker.deliver(list(offsets), 0)
-    for piece in pieces:
-        lane.add(piece, first, 0.0)
-        first += len(piece)
-    return run_of(lane.take(len(offsets)))
+    tracker = tracker_of(CLICKS_0, offsets[0])
+    tracker.deliver(list(offsets), 0)
+    return run_of(lane_with(tracker, *pieces).take(len(offsets)))
 
 
 def columns(*offsets: int) -> Any:
@@ -49,7 +45,7 @@ async def found(
 
 def test_a_new_run_is_planned_up_to_its_last_record() -> None:
     run = run_with(columns(3, 5), columns(9), offsets=[3, 5, 9])
-    assert (run.planned, run.records, list(run.offsets)) == (PlannedRange(3, 10), 3, [3, 5, 9])
+    assert (run.planned, run.records, list(run.offsets)) == (planned_range(3, 10), 3, [3, 5, 9])
     assert isinstance(run_with(range(3, 6), offsets=[3, 4, 5]).offsets, range)
 
 
@@ -64,7 +60,7 @@ def test_a_record_is_found_by_its_offset_unless_there_is_none_or_it_is_settled_a
 
 def test_a_part_of_a_run_has_the_slices_between_its_bounds() -> None:
     run = run_with(columns(3, 5), columns(9, 10), offsets=[3, 5, 9, 10])
-    part = run.between(1, 3, PlannedRange(5, 10))
+    part = run.between(1, 3, planned_range(5, 10))
     assert (list(part.offsets), part.first, part.end) == ([5, 9], 1, 3)
     assert part.range_of("billing").id != run.range_of("billing").id
 

@@ -8,11 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka import TopicPartition
-from reactive_kafka.delivery.lanes.lane import Lane
-from reactive_kafka.errors import BadDataError
-from reactive_kafka.spark.batches.bisection import Bisection
-from reactive_kafka.spark.batches.runs import run_of
 from reactive_kafka.tracking.metadata import acks as ackmap
 from reactive_kafka.tracking.metadata.codec import (
     LIMIT,
@@ -25,7 +20,7 @@ from reactive_kafka.tracking.metadata.codec import (
     without_topic,
 )
 from reactive_kafka.tracking.plans import PlannedRange, Plans
-from reactive_kafka.tracking.tracker import OffsetTracker
+from tests.spark.bisections import plans_of_a_deep_bisection
 
 OFFSETS = st.integers(0, 2**62)
 
@@ -234,14 +229,8 @@ def test_the_first_plan_always_fits() -> None:
 
 @pytest.mark.parametrize(("records", "deep"), [(50_000, 16), (1_000_000, 20)])
 def test_all_that_a_deep_bisection_has_left_fits(records: int, deep: int) -> None:
-    start, error = 9_000_000_000, BadDataError("bad")
-    lane = Lane(OffsetTracker(TopicPartition("orders", 0), start))
-    lane.add(range(records), lane.tracker.deliver(range(start, start + records), 0), 0.0)
-    bisection = Bisection([run_of(lane.take(records))], error)
-    # The very first record is the bad one.
-    while bisection.left[0].records > 1:
-        bisection.failed(error, is_data_error=True)
-    plans = tuple(piece.planned for piece in bisection.left)
+    start = 9_000_000_000
+    plans = plans_of_a_deep_bisection(start, records)
     assert (len(plans), len(plans[0].failed)) == (1 + deep, deep)
     text = encode(start, plans)
     assert units(text) <= LIMIT

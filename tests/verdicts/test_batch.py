@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from reactive_kafka import TopicPartition
 from reactive_kafka.testing import record
-from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.batch import Batch, Piece, batch_of, settle_all, undecoded
 from reactive_kafka.verdicts.message import Message, new_message
+from tests.tracking.values import tracker_of
 
 
 class Read(NamedTuple):
     """What was read of some partitions: the batch, and the messages that it should have."""
 
-    trackers: list[OffsetTracker]
+    trackers: list[Any]
     batch: Batch[Any]
     wanted: list[Message[Any]]
 
@@ -33,7 +33,7 @@ def read(draw: st.DrawFn) -> Read:
     trackers, pieces, wanted = [], list[Piece](), list[Message[Any]]()
     for number in range(draw(st.integers(1, 3))):
         partition, count = TopicPartition("t", number), draw(st.integers(1, 20))
-        tracker = OffsetTracker(partition, 0)
+        tracker = tracker_of(partition)
         tracker.deliver(range(count), count)
         trackers.append(tracker)
         records = [record(b"%d" % at, offset=at) for at in range(count)]
@@ -98,7 +98,7 @@ def test_a_payload_that_a_handler_has_changed_is_that_of_the_batch(read: Read) -
 
 
 def test_values_alone_make_no_message() -> None:
-    tracker = OffsetTracker(TopicPartition("t", 0), 0)
+    tracker = tracker_of(TopicPartition("t", 0))
     tracker.deliver(range(3), 3)
     piece = undecoded(tracker, 0, [record(b"%d" % at, offset=at) for at in range(3)])
     batch = batch_of([piece])
