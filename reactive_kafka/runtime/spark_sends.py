@@ -13,7 +13,7 @@ from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.handlers.unknown_channels import unknown_channel_problem
 from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
 from reactive_kafka.outgoing.target import Target
-from reactive_kafka.spark.batches.sent_columns import sent_columns
+from reactive_kafka.spark.batches.sent_columns import columns_of, sent_columns
 from reactive_kafka.spark.channel.collected_sink import collect_and_write
 from reactive_kafka.spark.session.kafka_sink import KafkaSink
 from reactive_kafka.tasks import HomeLoop
@@ -47,7 +47,7 @@ class SparkSends:
         """Write *rows* to a channel, as ``SparkBatch.send`` describes."""
         who = f"batch.send(df, {name!r})"
         settings = self._channel(who, name)
-        columns = sent_columns(who, rows.dtypes, settings.partitioner)
+        columns = sent_columns(who, columns_of(who, rows), settings.partitioner)
         # A channel that has started creates its topic if that is declared, and readiness shows what
         # is wrong with it.
         channel = self._home.call(partial(self._sending, name), _has_stopped)

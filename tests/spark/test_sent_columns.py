@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.spark.batches.sent_columns import ALLOWED, HEADERS, sent_columns
+from reactive_kafka.spark.batches.sent_columns import (
+    ALLOWED,
+    HEADERS,
+    columns_of,
+    sent_columns,
+)
 
 WHO = "batch.send(df, 'totals')"
 TYPES = st.sampled_from(["string", "binary", "int", "bigint", "void", HEADERS, "array<string>"])
@@ -49,6 +55,25 @@ def test_a_column_of_another_type_says_what_is_allowed() -> None:
     assert refused.value.problems == (
         "batch.send(df, 'totals'): the column value is bigint, and has to be string or binary",
     )
+
+
+def test_a_column_that_is_there_twice_is_named() -> None:
+    columns = [("key", "string"), ("value", "string"), ("value", "bigint"), ("page", "string")]
+    with pytest.raises(ConfigError) as refused:
+        sent_columns(WHO, [*columns, ("page", "string"), ("key", "string"), ("key", "string")])
+    assert refused.value.problems == (
+        "batch.send(df, 'totals'): the DataFrame has 3 columns called key: drop or rename others",
+        "batch.send(df, 'totals'): the DataFrame has 2 columns called value: drop or rename others",
+    )
+
+
+@pytest.mark.parametrize("rows", [None, [{"value": "x"}], pandas.DataFrame({"value": ["x"]})])
+def test_what_is_no_dataframe_of_spark_is_refused(rows: object) -> None:
+    with pytest.raises(ConfigError) as refused:
+        columns_of(WHO, rows)
+    (problem,) = refused.value.problems
+    assert problem.startswith("batch.send(df, 'totals'): expected a DataFrame of Spark, not ")
+    assert problem.endswith(type(rows).__name__)
 
 
 def test_a_partitioner_that_spark_does_not_have_needs_a_column_partition() -> None:

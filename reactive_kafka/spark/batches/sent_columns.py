@@ -20,6 +20,22 @@ Source: Spark's "Structured Streaming + Kafka Integration Guide", writing data t
 """
 
 
+def columns_of(who: str, rows: Any) -> list[tuple[str, str]]:
+    """Return the names and types of the columns of a DataFrame.
+
+    Raises:
+        ConfigError: It is no DataFrame of Spark.
+    """
+    columns = getattr(rows, "dtypes", None)
+    # Those of pandas are no list.
+    if not isinstance(columns, list):
+        kind = type(rows)
+        raise ConfigError(
+            f"{who}: expected a DataFrame of Spark, not {kind.__module__}.{kind.__qualname__}"
+        )
+    return columns
+
+
 def sent_columns(
     who: str, columns: Iterable[tuple[str, str]], partitioner: Any = None
 ) -> list[str]:
@@ -31,8 +47,8 @@ def sent_columns(
         partitioner: The setting of the channel. Spark's producers know only ``murmur2``.
 
     Raises:
-        ConfigError: The column ``value`` is missing, a column has another type, or Spark would
-            choose other partitions than the channel does.
+        ConfigError: The column ``value`` is missing, a column has another type or is there twice,
+            or Spark would choose other partitions than the channel does.
     """
     columns = list(columns)
     types = dict(columns)
@@ -43,7 +59,12 @@ def sent_columns(
             f"{who}: the column value is missing (string or binary); the DataFrame has: {names}"
         )
     for name, allowed in ALLOWED.items():
-        if name in types and types[name] not in allowed:
+        count = sum(other == name for other, _ in columns)
+        if count > 1:
+            problems.append(
+                f"{who}: the DataFrame has {count} columns called {name}: drop or rename others"
+            )
+        elif name in types and types[name] not in allowed:
             problems.append(
                 f"{who}: the column {name} is {types[name]}, and has to be {' or '.join(allowed)}"
             )

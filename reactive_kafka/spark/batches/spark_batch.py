@@ -102,8 +102,8 @@ class SparkBatch:
             channel: The name of an outgoing channel of a topic.
 
         Raises:
-            ConfigError: There is no such channel, or it has an outbox or transactions; or a column
-                is missing or of another type.
+            ConfigError: There is no such channel, or it has an outbox or transactions; *df* is no
+                DataFrame of Spark; or a column is missing, of another type, or there twice.
             RuntimeError: The batch has ended.
         """
         if self.rejects.is_closed:
