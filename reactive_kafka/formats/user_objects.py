@@ -16,6 +16,7 @@ from typing import Any
 from reactive_kafka.formats.format_names import FormatError
 
 _ASYNC = "it is async, but its result is needed at once: write a plain function"
+_YIELDS = "it yields, but it is only called: write a plain function that returns its result"
 
 
 def load_object(path: str) -> Any:
@@ -36,8 +37,7 @@ def load_function(path: str) -> Callable[[Any], Any]:
     target = load_object(path)
     if not callable(target):
         raise FormatError(f"it is not callable: its type is {type(target).__name__}")
-    if _is_async(target):
-        raise FormatError(_ASYNC)
+    _check_is_plain(target)
     function: Callable[[Any], Any] = target
     return function
 
@@ -63,8 +63,7 @@ def load_strategy(path: str, method: str) -> Any:
     if not callable(target):
         expected = f"an object with a method {method}, or a class or function that makes one"
         raise FormatError(f"expected {expected}, not {type(target).__name__}")
-    if _is_async(target):
-        raise FormatError(_ASYNC)
+    _check_is_plain(target)
     return target
 
 
@@ -85,8 +84,17 @@ def made_strategy(target: Any, method: str, settings: Any) -> Any:
     return made
 
 
-def _is_async(target: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(type(target).__call__)
+def _check_is_plain(target: Callable[..., Any]) -> None:
+    """Check that a call runs the function, and returns what it returns.
+
+    Raises:
+        FormatError: A call returns a coroutine or a generator. A filter would let all records pass.
+    """
+    for function in (target, type(target).__call__):
+        if inspect.iscoroutinefunction(function):
+            raise FormatError(_ASYNC)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise FormatError(_YIELDS)
 
 
 def _import(module_name: str) -> Any:

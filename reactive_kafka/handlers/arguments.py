@@ -11,7 +11,7 @@ from reactive_kafka.config.settings import AckMode
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.decorations import IncomingDecoration, When
-from reactive_kafka.handlers.introspection import is_coroutine
+from reactive_kafka.handlers.introspection import is_coroutine, only_yields
 from reactive_kafka.handlers.middleware import Layers
 from reactive_kafka.handlers.signature import name_and_place
 from reactive_kafka.observe.health import OWN_CHECKS
@@ -118,6 +118,8 @@ def incoming_of(
             f"{who}({channel!r}, when={when!r}): it is async, but its answer is needed at once: "
             "give a plain one of the Message"
         )
+    if when is not None and only_yields(when):
+        raise ConfigError(f"{who}({channel!r}, when={when!r}): it yields: return True or False")
     return IncomingDecoration(channel, mode, _retry_settings(channel, retry, who), when, layers)
 
 

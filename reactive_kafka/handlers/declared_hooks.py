@@ -12,6 +12,7 @@ from reactive_kafka.config.settings import Settings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.blocking_calls import as_async
 from reactive_kafka.handlers.declared_jobs import DeclaredJob, why_not_configured
+from reactive_kafka.handlers.introspection import only_yields
 from reactive_kafka.handlers.parameters import positional_of
 from reactive_kafka.handlers.signature import name_and_place
 from reactive_kafka.handlers.unknown_channels import unknown_channel_problem
@@ -140,6 +141,8 @@ def _why_not_callable(who: str, hook: Hook, *arguments: str) -> str | None:
         who: The decorator of the hook.
         arguments: What the hook is called with, each argument in words.
     """
+    if only_yields(hook):
+        return f"{who} of {name_and_place(hook)} yields, but it is only called: return instead"
     signature = _signature(hook)
     if signature is None:
         return None

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from reactive_kafka.config.settings import IncomingSettings, Settings
 from reactive_kafka.errors import ConfigError
+from reactive_kafka.handlers.introspection import only_yields
 from reactive_kafka.handlers.schedules import Schedule
 from reactive_kafka.handlers.signature import name_and_place, name_of_handler
 from reactive_kafka.handlers.unknown_channels import unknown_channel_problem
@@ -64,7 +65,7 @@ def declared_job(
         ConfigError: The function cannot be called without arguments.
     """
     who = f"{decorator} of {name_and_place(function)}"
-    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+    if only_yields(function):
         raise ConfigError(f"{who} yields, but a job is only called: return instead")
     try:
         inspect.signature(function).bind()

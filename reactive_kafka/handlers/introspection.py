@@ -46,6 +46,12 @@ def is_async_generator(function: Any) -> bool:
     return inspect.isasyncgenfunction(owner_of(function)) and not is_coroutine(function)
 
 
+def only_yields(function: Any) -> bool:
+    """Return whether a call runs nothing of the function: it returns a generator, async or not."""
+    code = code_of(function)
+    return inspect.isasyncgenfunction(code) or inspect.isgeneratorfunction(code)
+
+
 def resolve(annotation: Any, function: Any, local_names: Mapping[str, Any] | None = None) -> Any:
     """Return *annotation* with all text in it evaluated; raises whatever that raises."""
     if annotation is inspect.Parameter.empty:

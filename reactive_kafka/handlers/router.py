@@ -95,14 +95,23 @@ class Decorators:
                 text = f"{text}: {hint}"
             raise AttributeError(text, name=name, obj=self)
 
-    def _decorating(
+    def _decorating(self, decorator: str) -> Declared:
+        """Check that a decorator can be used now, and return where it notes what it declares.
+
+        Raises:
+            RuntimeError: The application is running.
+        """
+        self.declared.check(f"@app.{decorator}")
+        return self.declared
+
+    def _decorating_for(
         self,
         decorator: str,
-        channel: str | None = None,
+        channel: str,
         section: Section = INCOMING,
         given: Collection[str] = (),
     ) -> Declared:
-        """Check that a decorator can be used now, and return where it notes what it declares.
+        """The same for a decorator that takes the name of a channel.
 
         Args:
             given: Arguments that the decorator does not have. They may be keys of *section*.
@@ -111,10 +120,9 @@ class Decorators:
             ConfigError: The channel is no name, or there are such arguments.
             RuntimeError: The application is running.
         """
-        arguments = "" if channel is None else f"({channel_name(decorator, channel)!r})"
-        check_given(decorator, channel or "", section, given)
-        self.declared.check(f"@app.{decorator}{arguments}")
-        return self.declared
+        name = channel_name(decorator, channel)
+        check_given(decorator, name, section, given)
+        return self._decorating(f"{decorator}({name!r})")
 
     def incoming(
         self,
@@ -144,7 +152,7 @@ class Decorators:
             ConfigError: An argument is wrong, or the function's signature is not one of a handler.
             RuntimeError: The application is running.
         """
-        declared = self._decorating("incoming", channel, given=configured)
+        declared = self._decorating_for("incoming", channel, given=configured)
         decoration = incoming_of(channel, ack, retry, when, self._layers)
 
         def decorate(function: F) -> F:
@@ -160,7 +168,7 @@ class Decorators:
 
         None sends nothing.
         """
-        declared = self._decorating("outgoing", channel, OUTGOING, configured)
+        declared = self._decorating_for("outgoing", channel, OUTGOING, configured)
 
         def decorate(function: F) -> F:
             entry = declared.functions.entry_of(function)
@@ -198,7 +206,7 @@ class Decorators:
             check_spark_function,
         )
 
-        declared = self._decorating("spark", channel, given=configured)
+        declared = self._decorating_for("spark", channel, given=configured)
         show_corrupt = shows_corrupt(channel, payload, corrupt)
 
         def decorate(function: F) -> F:
@@ -265,7 +273,7 @@ class Decorators:
 
     def on_assigned(self, channel: str) -> Callable[[AssignedHook], AssignedHook]:
         """Call the function with a frozenset of TopicPartition before reading starts in them."""
-        return hook_into(self._decorating("on_assigned", channel).hooks.assigned, channel)
+        return hook_into(self._decorating_for("on_assigned", channel).hooks.assigned, channel)
 
     def on_revoked(self, channel: str) -> Callable[[RevokedHook], RevokedHook]:
         """Call the function with a frozenset of TopicPartition before they are released.
@@ -274,7 +282,7 @@ class Decorators:
         parameters also gets whether the partitions are *lost*: the group has reassigned them
         already, or the client is broken, so nothing can be committed for them.
         """
-        return hook_into(self._decorating("on_revoked", channel).hooks.revoked, channel)
+        return hook_into(self._decorating_for("on_revoked", channel).hooks.revoked, channel)
 
     def on_caught_up(self, channel: str) -> Callable[[AssignedHook], AssignedHook]:
         """Call the function with a frozenset of TopicPartition when an assignment is caught up.
@@ -282,7 +290,7 @@ class Decorators:
         Each partition is settled then up to where its log ended at the assignment. The function is
         called once for each assignment, and no record waits for it.
         """
-        return hook_into(self._decorating("on_caught_up", channel).hooks.caught_up, channel)
+        return hook_into(self._decorating_for("on_caught_up", channel).hooks.caught_up, channel)
 
     def readiness(self, name: str) -> Callable[[Check], Check]:
         """Add a check to readiness: the function (no arguments, async or not) says if it is ready.

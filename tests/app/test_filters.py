@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -51,6 +52,10 @@ def raises(message: Message[int]) -> bool:
     if message.payload == 1 and message.attempt < 3:
         raise LookupError("not yet")
     return True
+
+
+def yields(message: Message[Any]) -> Iterator[bool]:
+    yield False
 
 
 async def later(message: Message[Any]) -> bool:
@@ -179,6 +184,7 @@ async def test_a_filter_that_forgets_to_return_skips_nothing() -> None:
     ("named", "said"),
     [
         (f"{HERE}:later", "it is async, but its result is needed at once"),
+        (f"{HERE}:yields", "it yields, but it is only called"),
         (f"{HERE}:missing", "has no 'missing'"),
         (f"{HERE}:HERE", "it is not callable"),
         ("no.such.module:f", "no.such"),

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import typing
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -92,6 +93,22 @@ def no_bytes(value: str) -> str:
 
 async def asynchronous(value: bytes) -> bytes:
     return value
+
+
+def yielding(value: bytes) -> Iterator[bytes]:
+    yield value
+
+
+async def yielding_asynchronous(value: bytes) -> AsyncIterator[bytes]:
+    yield value
+
+
+class Yielding:
+    def __call__(self, value: bytes) -> Iterator[bytes]:
+        yield value
+
+
+YIELDING = Yielding()
 
 
 NOT_CALLABLE = 3

@@ -4,7 +4,7 @@ of decorators.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, make_dataclass
 from functools import partial
 from pathlib import Path
@@ -489,6 +489,44 @@ def test_a_batch_may_be_acked_by_its_handler() -> None:
 # -- hooks
 
 
+async def yields_async(*arguments: Any) -> AsyncIterator[None]:
+    yield
+
+
+def yields(*arguments: Any) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("function", [yields_async, yields, partial(yields)])
+@pytest.mark.parametrize(
+    "decorator",
+    [
+        "on_start",
+        "before_stop",
+        "readiness('x')",
+        "on_assigned('orders')",
+        "on_revoked('orders')",
+        "on_caught_up('orders')",
+    ],
+)
+def test_a_hook_that_yields_would_never_run(decorator: str, function: Any) -> None:
+    app = app_with()
+    kind, _, name = decorator.partition("(")
+    decorate = getattr(app, kind)
+    if name:
+        decorate = decorate(name.strip("')"))
+    decorate(function)
+    (problem,) = problems_of(app)
+    assert problem.startswith(f"@app.{decorator} of {__name__}.yields")
+    assert problem.endswith(" yields, but it is only called: return instead")
+
+
+@pytest.mark.parametrize("when", [yields_async, yields])
+def test_a_predicate_that_yields_would_be_true_for_every_message(when: Any) -> None:
+    with pytest.raises(ConfigError, match="it yields: return True or False"):
+        app_with().incoming("orders", when=when)
+
+
 @pytest.mark.parametrize("kind", ["on_start", "before_stop"])
 def test_a_hook_of_the_application_takes_nothing(kind: str) -> None:
     app = app_with()
@@ -595,9 +633,16 @@ def test_what_a_decorator_is_given_and_belongs_in_the_configuration(
     assert "hunter2" not in problem
 
 
-def test_a_channel_that_is_no_name_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"@app.incoming\(7\): expected the name of a channel"):
-        app_with().incoming(7)  # type: ignore[arg-type]
+@pytest.mark.parametrize("channel", [7, None, ["orders"]])
+@pytest.mark.parametrize(
+    "decorator", ["incoming", "outgoing", "spark", "on_assigned", "on_revoked", "on_caught_up"]
+)
+def test_a_channel_that_is_no_name_is_an_error(decorator: str, channel: Any) -> None:
+    with pytest.raises(ConfigError) as refused:
+        getattr(app_with(), decorator)(channel)
+    assert refused.value.problems == (
+        f"@app.{decorator}({channel!r}): expected the name of a channel",
+    )
 
 
 @pytest.mark.parametrize("kind", ["on_start", "before_stop"])
