@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka.client import AIOKafkaClient
 
 import reactive_kafka
 from reactive_kafka.broker import local_kafka
 from reactive_kafka.broker.aiokafka.client_arguments import client_arguments
+from reactive_kafka.broker.aiokafka.connections.client_settings import ClientSettings
 from reactive_kafka.broker.aiokafka.kafka_producer import PRODUCER_DEFAULTS
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.settings import SparkSettings
@@ -145,7 +145,7 @@ def test_the_defaults_are_the_safe_ones() -> None:
 
 def test_the_client_neither_commits_nor_resets_by_itself() -> None:
     """Row S15 of the faults: where reading begins is decided by us, as the configuration says."""
-    keywords = inspect.signature(AIOKafkaClient.__init__).parameters.keys()
+    keywords = inspect.signature(ClientSettings.__init__).parameters.keys()
     assert not keywords & {"enable_auto_commit", "auto_offset_reset"}
     assert (PRODUCER_DEFAULTS["acks"], PRODUCER_DEFAULTS["enable_idempotence"]) == ("all", True)
 

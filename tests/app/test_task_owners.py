@@ -81,6 +81,7 @@ AWAITED = {
     "broker.consumer.fetching.node_fetcher.__init__": "the next poll raises it",
     "broker.consumer.fetching.node_fetcher._start": "the next poll raises it",
     "broker.consumer.membership.static_assignment._pass_on": "the next poll raises it",
+    "broker.aiokafka.kafka_client.bootstrap": "it logs what goes wrong, and asks again",
     "broker.aiokafka.cluster_queries.anybody_answers": "waited for there",
     "broker.aiokafka.moved_brokers.answers_soon": "waited for there",
     "broker.aiokafka.moved_brokers.look": "the loop logs what it raises, and the next check looks again",

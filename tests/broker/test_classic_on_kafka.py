@@ -13,9 +13,10 @@ from pathlib import Path
 import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
-from aiokafka.client import AIOKafkaClient
 
+from reactive_kafka.broker.aiokafka.connections.client_settings import ClientSettings
 from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests
+from reactive_kafka.broker.aiokafka.kafka_client import KafkaClient
 from reactive_kafka.broker.consumer.membership.classic_group.assignors.named_assignors import (
     DEFAULT_ASSIGNORS,
     assignors_named,
@@ -45,7 +46,7 @@ class RealMember:
 
     def __init__(
         self,
-        client: AIOKafkaClient,
+        client: KafkaClient,
         group_id: str,
         assignors: Sequence[str],
         instance_id: str | None,
@@ -98,7 +99,7 @@ async def joined(
     instance_id: str | None = None,
 ) -> AsyncIterator[RealMember]:
     """A member of the group that has the topic's name."""
-    client = AIOKafkaClient(bootstrap_servers=kafka)
+    client = KafkaClient(ClientSettings(bootstrap_servers=kafka))
     await client.bootstrap()
     member = RealMember(client, topic, assignors, instance_id)
     member.membership.start(member, [topic])

@@ -37,7 +37,6 @@ BUGS_OF_THE_CLIENT = (
     "Unexpected error in coordinator routine",
     "Unexpected error in fetcher routine",
     "Unexpected error in sender routine",
-    "Unexpected exception in AIOKafkaConnection",
 )
 """Somebody has to hear of these: they tell more than our events."""
 ANSWERS_THAT_END_A_REQUEST = (
@@ -64,7 +63,6 @@ ANSWERS_THAT_END_A_REQUEST = (
 next to the request.
 """
 SETTINGS = (
-    "Sending username and password in the clear",
     "Unrecognized ``auto_offset_reset`` config, using NONE",
     "client_rack is set to %r but broker only supports FetchRequest v%d (v11+ required for KIP-392 rack-aware "
     "fetching). The consumer will fall back to fetching from the partition leader.",
@@ -81,12 +79,19 @@ NOT_USED_BY_US = (
     "OffsetCommit failed for group %s on partition %s with offset %s: %s",
     "OffsetCommit failed for unauthorized topics %s",
     "OffsetFetchRequest -- unknown topic %s",
+    "Sending username and password in the clear",
+    'Unable connect to "%s:%s": %s',
+    "Unable connect to node with id %s: %s",
+    'Unable to request metadata from "%s:%s": %s',
+    "Unable to request metadata from node with id %s: %r",
+    "Unable to update metadata from %s",
+    "Unexpected exception in AIOKafkaConnection",
     "User provided listener %s for group %s failed on partition assignment: %s",
     "User provided subscription listener %s for group %s failed on_partitions_revoked",
     "error in consumer iterator: %s",
     "socket.inet_pton not available on this platform. consider `pip install win_inet_pton`",
 )
-"""We commit, ask for positions and iterate by ourselves, and our listener raises nothing."""
+"""We connect, commit, ask for positions and iterate by ourselves, and our listener raises nothing."""
 SINCE_0_15 = (
     "Attempt to join group %s failed: group.instance.id %s is now owned by another member. This consumer has been "
     "fenced and must be restarted.",

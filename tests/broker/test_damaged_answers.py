@@ -28,7 +28,9 @@ class DamagingBroker:
 
     def __init__(self, versions: dict[int, tuple[int, int]]) -> None:
         self._versions = versions
-        self._conns = dict[Any, Any]()
+
+    def connection(self, node: int, group: Any) -> None:
+        """None is open."""
 
     async def ready(self, node: int, *, group: Any) -> bool:
         return True
@@ -45,7 +47,8 @@ class Owned:
     group = None
 
     def __init__(self, versions: dict[int, tuple[int, int]]) -> None:
-        self.coordinator = CoordinatorRequests(DamagingBroker(versions), "billing")
+        client: Any = DamagingBroker(versions)
+        self.coordinator = CoordinatorRequests(client, "billing")
         self.coordinator.node = 1
 
     def check_owner(self, partitions: object, generation: int) -> None:

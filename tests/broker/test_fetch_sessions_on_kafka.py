@@ -69,14 +69,13 @@ class Fetches:
 
     def under_way(self) -> list[Any]:
         """The fetches that are not answered."""
-        found = [
-            one for (_, kind), one in self._client._conns.items() if kind is ConnectionGroup.DEFAULT
-        ]
+        nodes = self._client.connected_nodes()
+        found = [self._client.connection(node, ConnectionGroup.DEFAULT) for node in nodes]
         return [
-            asked
+            sent.request
             for one in found
-            for _, asked, _ in one._requests
-            if isinstance(asked, PreparedFetch)
+            for sent in one.unanswered
+            if isinstance(sent.request, PreparedFetch)
         ]
 
     def held(self) -> set[int]:

@@ -4,28 +4,19 @@ definitions say.
 
 from __future__ import annotations
 
-import asyncio
-from asyncio import IncompleteReadError
 from collections.abc import Callable
 from struct import pack
 from typing import Any
 
-import aiokafka.conn
-import aiokafka.errors
 import pytest
-import uvloop
-from aiokafka.conn import AIOKafkaConnection
-from aiokafka.protocol.admin import ApiVersionRequest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka import client_arguments, connection_patches
-from reactive_kafka.broker.aiokafka.fetched.frames import (
+from reactive_kafka.broker.aiokafka import client_arguments
+from reactive_kafka.broker.aiokafka.connections.frames import (
     AT_ONCE_BYTES,
     SMALL_BYTES,
-    FrameProtocol,
     Frames,
-    read_frames,
 )
 from reactive_kafka.broker.consumer.fetching.request_encoding import VERSIONS
 from reactive_kafka.broker.consumer.fetching.response_decoding import (
@@ -84,15 +75,6 @@ def test_frames_are_the_same_whatever_pieces_they_come_in(
     assert frames.error is None
 
 
-@given(LENGTHS, st.integers(1, 2_000))
-def test_bytes_that_come_by_themselves_are_the_same_frames(lengths: list[int], size: int) -> None:
-    wanted = [bytes([number % 251]) * length for number, length in enumerate(lengths, 1)]
-    content, frames = stream_of(wanted), Frames()
-    for at in range(0, len(content), size):
-        frames.add(content[at : at + size])
-    assert [bytes(frame) for frame in frames.whole] == wanted
-
-
 def test_a_length_that_nobody_sends_takes_no_memory_before_its_bytes_come() -> None:
     frames = Frames()
     feed(frames, pack(">i", (1 << 31) - 1) + b"HTTP", lambda: 8)
@@ -103,14 +85,6 @@ def test_memory_of_a_large_frame_grows_with_what_has_come() -> None:
     content = b"." * (2 * AT_ONCE_BYTES + 1)
     frames = Frames()
     feed(frames, stream_of([content, b"behind"]), lambda: 1 << 30)
-    assert [bytes(frame) for frame in frames.whole] == [content, b"behind"]
-
-
-def test_memory_of_a_large_frame_grows_where_bytes_come_by_themselves() -> None:
-    content = b"." * (2 * AT_ONCE_BYTES + 1)
-    frames, stream = Frames(), stream_of([content, b"behind"])
-    for at in range(0, len(stream), 256 << 10):
-        frames.add(stream[at : at + (256 << 10)])
     assert [bytes(frame) for frame in frames.whole] == [content, b"behind"]
 
 
@@ -206,86 +180,7 @@ def test_an_answer_that_is_cut_short_is_an_error(
         decode_fetch_response(version, memoryview(pack(">i", 7) + short))
 
 
-def test_the_client_uses_them() -> None:
-    assert connection_patches.AIOKafkaConnection is AIOKafkaConnection
-    assert aiokafka.conn.AIOKafkaProtocol is FrameProtocol
-    assert AIOKafkaConnection._read is read_frames
-
-
 def test_memory_for_the_answer_to_a_fetch_is_made_in_one_step() -> None:
     # Of partitions.
     headers = 1_000 * 64
     assert client_arguments.CONSUMER_DEFAULTS["fetch_max_bytes"] + headers <= AT_ONCE_BYTES
-
-
-class Node:
-    """Answers the question for versions, then writes what it is told to."""
-
-    def __init__(self, then: bytes) -> None:
-        self._then = then
-
-    async def __aenter__(self) -> AIOKafkaConnection:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1")
-        host, port = self._server.sockets[0].getsockname()
-        self.connection = AIOKafkaConnection(host, port, request_timeout_ms=5_000)
-        await self.connection.connect()
-        return self.connection
-
-    async def __aexit__(self, *_: object) -> None:
-        self.connection.close()
-        self._server.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        versions = pack(">ihi", 1, 0, 1) + pack(">hhh", 18, 0, 0)
-        for answer in (stream_of([versions]), self._then):
-            await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
-            writer.write(answer)
-        writer.close()
-
-
-@pytest.mark.parametrize(
-    ("then", "reason"),
-    [
-        (b"\xff\xff\xff\xfb", ValueError),
-        (b"", IncompleteReadError),
-        (b"\0\0\1\0half", IncompleteReadError),
-    ],
-)
-async def test_who_waits_for_an_answer_hears_why_there_is_none(
-    then: bytes, reason: type[Exception]
-) -> None:
-    async with Node(then) as connection:
-        with pytest.raises(aiokafka.errors.KafkaConnectionError) as raised:
-            await connection.send(ApiVersionRequest())
-        assert isinstance(raised.value.__cause__, reason)
-        assert not connection.connected()
-
-
-LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
-
-
-@pytest.mark.parametrize("loop", LOOPS)
-def test_answers_of_any_length_come_over_either_loop(
-    loop: Callable[[], asyncio.AbstractEventLoop],
-) -> None:
-    """uvloop does not ask this protocol for a buffer."""
-    for keys in (1, 2_000):
-        answer = pack(">ihi", 2, 0, keys) + b"".join(pack(">hhh", key, 0, 1) for key in range(keys))
-
-        async def asks(then: bytes) -> Any:
-            async with Node(then) as connection:
-                return await connection.send(ApiVersionRequest())
-
-        with asyncio.Runner(loop_factory=loop) as runner:
-            assert len(runner.run(asks(stream_of([answer]))).api_versions) == keys
-
-
-async def test_the_memory_of_an_answer_is_let_go_of_when_the_next_one_is_there() -> None:
-    """Not before: its pages would go back to the system, and the next large answer would pay for
-    new ones.
-    """
-    answer = pack(">ihi", 2, 0, 2_000) + b"".join(pack(">hhh", key, 0, 1) for key in range(2_000))
-    async with Node(stream_of([answer])) as connection:
-        before = connection._protocol._last_frame
-        await connection.send(ApiVersionRequest())
-        assert before != connection._protocol._last_frame == answer

@@ -43,40 +43,21 @@ class Said:
         self.values = values
 
 
-class Connection:
-    """A connection of aiokafka's client."""
-
-    def __init__(self, is_connected: bool) -> None:
-        self._is_connected = is_connected
-
-    def connected(self) -> bool:
-        return self._is_connected
-
-
-class Cluster:
-    """Knows brokers by numbers; the address that a client was given is none."""
-
-    def broker_metadata(self, node: Any) -> object | None:
-        return object() if isinstance(node, int) else None
-
-
 class Client:
-    """Of aiokafka's client what is used here: its connections, and sending.
+    """Of a client what is used here: its connected brokers, and sending.
 
     Attributes:
         says: The next answers. An exception is raised.
         sent: The node and the connection of each request.
     """
 
-    def __init__(self, *connected: Any, others: tuple[Any, ...] = ()) -> None:
-        self.cluster = Cluster()
-        self._conns = {
-            **{(node, ConnectionGroup.DEFAULT): Connection(False) for node in others},
-            **{(node, ConnectionGroup.COORDINATION): Connection(True) for node in others},
-            **{(node, ConnectionGroup.DEFAULT): Connection(True) for node in connected},
-        }
+    def __init__(self, *connected: int) -> None:
+        self._connected = set(connected)
         self.says: list[Any] = []
         self.sent: list[tuple[int, Any]] = []
+
+    def connected_nodes(self) -> set[int]:
+        return set(self._connected)
 
     async def send(self, node: int, request: Any, group: Any = ConnectionGroup.DEFAULT) -> Said:
         self.sent.append((node, group))
@@ -86,12 +67,12 @@ class Client:
         return Said(said)
 
 
-def requests_of(client: Client) -> MetricsRequests:
+def requests_of(client: Any) -> MetricsRequests:
     return MetricsRequests(client, ClientCounts(), lambda: None)
 
 
 async def test_the_question_goes_to_a_connected_broker_and_the_push_to_the_same_one() -> None:
-    client = Client(3, "bootstrap-0", others=(1, 2))
+    client = Client(3)
     client.says = [SUBSCRIPTION, PUSHED]
     requests = requests_of(client)
     wanted = await requests.subscription(NEW_INSTANCE)
@@ -126,7 +107,7 @@ async def test_a_broker_without_these_requests_takes_no_metrics() -> None:
 
 
 async def test_a_client_without_a_connection_opens_none_to_ask() -> None:
-    client = Client(others=(1, 2))
+    client = Client()
     with pytest.raises(TransientBrokerError, match="no broker is connected"):
         await requests_of(client).subscription(NEW_INSTANCE)
     assert client.sent == []

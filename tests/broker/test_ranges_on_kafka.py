@@ -55,10 +55,14 @@ async def test_no_record_is_ever_asked_for(
 ) -> None:
     topic = await cluster.create_topic(2)
     await fill(cluster, topic, {0: ["x"] * 300, 1: ["x"] * 300})
-    caplog.set_level(logging.DEBUG, logger="aiokafka.conn")
+    caplog.set_level(logging.DEBUG, logger="reactive_kafka.connections")
 
     def fetches() -> int:
-        lines = [record.getMessage() for record in caplog.records if record.name == "aiokafka.conn"]
+        lines = [
+            record.getMessage()
+            for record in caplog.records
+            if record.name == "reactive_kafka.connections"
+        ]
         # Requests are seen at all.
         assert any("ListOffsetsRequest" in line for line in lines)
         return sum("FetchRequest" in line and "OffsetFetch" not in line for line in lines)

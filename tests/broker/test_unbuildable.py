@@ -102,7 +102,7 @@ CLIENTS = pytest.mark.parametrize("start", [consumer, producer, transactional, i
             "127.0.0.1:1",
             SASL | {"sasl_mechanism": "X"},
             FatalBrokerError,
-            "sasl_mechanism are supported",
+            "sasl_mechanism = 'X': it is one of PLAIN, GSSAPI",
         ),
     ],
 )

@@ -6,9 +6,9 @@ from typing import Any
 
 import aiokafka
 import pytest
-from aiokafka.client import AIOKafkaClient
 
 from reactive_kafka.broker.aiokafka.client_arguments import OF_CONSUMERS
+from reactive_kafka.broker.aiokafka.connections.client_settings import ClientSettings
 from reactive_kafka.config.client_properties import CONSUMER, PRODUCER, PROPERTIES, REFUSED, SIDES
 from tests.config.loading import incoming, loaded, only_problem, outgoing
 
@@ -34,7 +34,7 @@ def producer(**properties: Any) -> dict[str, Any]:
 def test_every_property_comes_out_as_a_keyword_of_aiokafka_or_of_the_tls_context() -> None:
     tls = {name for name in SIDES if name.startswith("ssl_")}
     for side, client in (
-        (CONSUMER, AIOKafkaClient),
+        (CONSUMER, ClientSettings),
         (PRODUCER, aiokafka.AIOKafkaProducer),
     ):
         keywords = inspect.signature(client.__init__).parameters.keys()

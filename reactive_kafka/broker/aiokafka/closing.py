@@ -1,4 +1,4 @@
-"""Closes aiokafka's clients, which may hang, raise, or leave tasks behind."""
+"""Closes clients, which may hang, raise, or leave tasks behind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from aiokafka.client import AIOKafkaClient
+from reactive_kafka.broker.aiokafka.kafka_client import KafkaClient
 
 STOP_DEADLINE_S = 5.0
 CLOSE_DEADLINE_S = 2.0
@@ -37,6 +37,6 @@ async def cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
                 task.exception()
 
 
-async def close(client: AIOKafkaClient) -> None:
+async def close(client: KafkaClient) -> None:
     """Close the tasks and sockets of a client, which may be half connected."""
     await finish(client.close(), CLOSE_DEADLINE_S)

@@ -16,7 +16,7 @@ from reactive_kafka.records import TopicIds, TopicPartition
 
 
 class KafkaQueries:
-    """The base of clients that ask the brokers through an ``AIOKafkaClient``."""
+    """The base of clients that ask the brokers through a ``KafkaClient``."""
 
     # How long an answer is waited for.
     deadline_s = CALL_DEADLINE_S
@@ -27,7 +27,7 @@ class KafkaQueries:
 
     @property
     def client(self) -> Any:
-        """The connected ``AIOKafkaClient``. TransientBrokerError: it has not started."""
+        """The connected ``KafkaClient``. TransientBrokerError: it has not started."""
         if self._client is None:
             raise TransientBrokerError("the client is not started")
         return self._client
@@ -94,8 +94,7 @@ class KafkaQueries:
         unknown = _unknown(client, partitions)
         if not unknown:
             return
-        # A client without a list of topics fetches the metadata of all of them.
-        if client._topics:
+        if not client.asks_for_all_topics:
             for partition in unknown:
                 client.add_topic(partition.topic)
         await within(self.deadline_s, client.force_metadata_update(), "asking for the topics")

@@ -10,12 +10,12 @@ from asyncio import IncompleteReadError
 from typing import NamedTuple
 
 import aiokafka.errors as kafka_errors
-from aiokafka.conn import AIOKafkaConnection
 
+from reactive_kafka.broker.aiokafka.connections.client_settings import ClientSettings
 from reactive_kafka.errors import text_of
 
 EXPECTED_ERRORS = (OSError, kafka_errors.KafkaError)
-"""The errors that aiokafka takes for a failed connection."""
+"""The errors of a connection that a client expects. It tries again."""
 REFUSED = (
     kafka_errors.AuthenticationFailedError,
     kafka_errors.SaslAuthenticationFailed,
@@ -65,18 +65,18 @@ def check_protocol(protocol: str | None) -> str:
 
 
 def explain_failure(
-    connection: AIOKafkaConnection, error: Exception, *, is_advertised: bool
+    address: str, settings: ClientSettings, error: Exception, *, is_advertised: bool
 ) -> ConnectFailure:
     """Return why an attempt to connect has failed, and what to change.
 
     *is_advertised*: a broker has named the address; it does not come from the configuration.
     """
     errors = (error, error.__cause__)
-    protocol = connection._security_protocol
+    protocol = settings.security_protocol
     text = text_of(error) or type(error).__name__
     why, remedy = _explain_network(error)
     if not why:
-        why, remedy = _explain_security(connection, error)
+        why, remedy = _explain_security(settings, error)
     elif is_advertised:
         remedy = (
             "a broker advertises that address: reach it from here, "
@@ -100,7 +100,7 @@ def explain_failure(
         or not isinstance(error, EXPECTED_ERRORS)
         or any(isinstance(cause, REFUSED) for cause in errors)
     )
-    return ConnectFailure(f"{connection.host}:{connection.port}: {text}", is_refusal)
+    return ConnectFailure(f"{address}: {text}", is_refusal)
 
 
 def _explain_network(error: Exception) -> tuple[str, str]:
@@ -123,12 +123,12 @@ def _explain_network(error: Exception) -> tuple[str, str]:
     return "", ""
 
 
-def _explain_security(connection: AIOKafkaConnection, error: Exception) -> tuple[str, str]:
+def _explain_security(settings: ClientSettings, error: Exception) -> tuple[str, str]:
     """Return what is wrong with TLS or the login, and what to change.
 
     The first text is empty if the text of the error says it already.
     """
-    mechanism = connection._sasl_mechanism
+    mechanism = settings.sasl_mechanism
     for cause in (error, error.__cause__):
         if isinstance(cause, ssl.SSLCertVerificationError):
             why = f"the broker's certificate is refused ({cause.verify_message})"
@@ -145,13 +145,13 @@ def _explain_security(connection: AIOKafkaConnection, error: Exception) -> tuple
                 return str(cause), "have the broker speak TLS 1.2 or newer"
             if reason in _NO_TLS_REASONS:
                 why = f"what answers there speaks no TLS ({reason})"
-                return why, check_protocol(connection._security_protocol)
+                return why, check_protocol(settings.security_protocol)
     if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
         why = f"UnsupportedSaslMechanismError: the broker does not offer {mechanism} there"
         return why, "set sasl_mechanism to one that it offers"
     if isinstance(error, kafka_errors.IllegalSaslStateError):
         why = "IllegalSaslStateError: the broker asks for no login"
-        return why, check_protocol(connection._security_protocol)
+        return why, check_protocol(settings.security_protocol)
     if isinstance(error, kafka_errors.SaslAuthenticationFailed):
         if mechanism == "OAUTHBEARER":
             return "", "have sasl_oauth_token_provider give a token that the broker accepts"

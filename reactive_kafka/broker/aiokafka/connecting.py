@@ -1,4 +1,4 @@
-"""Starts a client of aiokafka, and says why that was not possible."""
+"""Starts a client, and says why that was not possible."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reactive_kafka.broker.aiokafka.connect_failures import (
     ConnectFailure,
     check_protocol,
 )
-from reactive_kafka.broker.aiokafka.connection_patches import last_failures, start_failures
+from reactive_kafka.broker.aiokafka.kafka_client import KafkaClient
 from reactive_kafka.errors import BrokerError, FatalBrokerError, describe
 
 START_DEADLINE_S = 20.0
@@ -27,11 +27,12 @@ MOST_REASONS = 2
 
 
 async def connect(
+    client: KafkaClient,
     start: Callable[[], Awaitable[None]],
     arguments: Mapping[str, Any],
     close: Callable[[], Awaitable[None]],
 ) -> None:
-    """Start a client of any kind with *start*. If it cannot connect, call *close* and raise.
+    """Start *client* with *start*. If it cannot connect, call *close* and raise.
 
     The text of the error has the reasons of the last failed attempts, and those of the *arguments*
     that say where and how to connect. Without *close* the client would log that it was left open.
@@ -44,9 +45,7 @@ async def connect(
     """
     given = [f"{name} = {arguments[name]!r}" for name in NAMED_ARGUMENTS if arguments.get(name)]
     with_arguments = f", with {' and '.join(given)}" if given else ""
-    # Bounded, because the tasks that the client starts keep this variable for good.
-    failures = deque[ConnectFailure](maxlen=8)
-    token = start_failures.set(failures)
+    failures = client.failures
     log_token = is_ours.set(True)
     try:
         await within(START_DEADLINE_S, start(), "connecting")
@@ -63,7 +62,6 @@ async def connect(
         await close()
         raise
     finally:
-        start_failures.reset(token)
         is_ours.reset(log_token)
 
 
@@ -82,7 +80,7 @@ def _explain(error: BrokerError, failures: deque[ConnectFailure], protocol: str 
     return f"{text} ({'; '.join(reasons)})"
 
 
-def why_away(client: Any) -> str:
+def why_away(client: KafkaClient) -> str:
     """Return `` (REASON)`` if the last attempt of *client* to connect failed, or an empty text."""
-    failure = last_failures.get(client)
+    failure = client.last_failure
     return f" ({failure.text})" if failure is not None else ""

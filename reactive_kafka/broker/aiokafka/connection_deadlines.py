@@ -1,22 +1,23 @@
 """How long a consumer waits for a node that does not answer.
 
-aiokafka waits ``request_timeout_ms`` (40 s) for everything, which is about as long as a session:
-when it notices a half-open connection, or a node that hangs, the group has removed the member
-already.
+``request_timeout_ms`` (40 s) is about as long as a session: a client that waits so long for
+everything notices a half-open connection, or a node that hangs, when the group has removed the
+member already.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from math import inf
 from typing import Any
 
-from aiokafka.conn import CloseReason
-
-from reactive_kafka.broker.aiokafka.pacing import PacedConnections
-from reactive_kafka.broker.consumer.fetching.fetch_session import FetchSession
+from reactive_kafka.broker.aiokafka.connections.broker_connection import (
+    BrokerConnection,
+    ClosedBecause,
+)
+from reactive_kafka.broker.aiokafka.kafka_client import KafkaClient
 from reactive_kafka.broker.consumer.fetching.node_fetch import NodeFetch
 from reactive_kafka.broker.wire.definitions import (
     CONSUMER_GROUP_HEARTBEAT,
@@ -59,26 +60,26 @@ class ConnectionDeadlines:
     """The deadlines of a consumer's connections, which follow from its session.
 
     Args:
-        client: An ``AIOKafkaClient``.
+        request_timeout_s: Its ``request_timeout_ms``, in seconds.
         session_s: Its ``session_timeout_ms``, in seconds.
         rebalance_s: Its ``rebalance_timeout_ms``, in seconds.
         fetch_wait_s: Its ``fetch_max_wait_ms``, in seconds.
         follows_leaders: False: followers in its rack are read, too.
-        on_connected: Called after each new connection.
+
+    Attributes:
+        connect_timeout_s: How long connecting to a node may take, and each answer until then.
+        longest_pause_s: The longest pause after refused connections.
     """
 
     def __init__(
         self,
-        client: Any,
         *,
+        request_timeout_s: float,
         session_s: float,
         rebalance_s: float,
         fetch_wait_s: float,
         follows_leaders: bool,
-        on_connected: Callable[[], None] = lambda: None,
     ) -> None:
-        self._client = client
-        self._on_connected = on_connected
         self._fetch_wait_s = fetch_wait_s
         self._slow_s = fetch_wait_s + SLOW_S
         third_s = session_s / 3
@@ -98,35 +99,29 @@ class ConnectionDeadlines:
             SYNC_GROUP.key: inf,
         }
         self._follows_leaders = follows_leaders
-        self._request_timeout_s = client._request_timeout_ms / 1000
-        self._joining_timeout_s = max(self._request_timeout_s, rebalance_s + CONNECTION_SLACK_S)
-        # The client's own timeout is used for connecting only. Requests have their own.
-        client._request_timeout_ms = 1000 * min(self._request_timeout_s, third_s, CONNECT_S)
-        PacedConnections(client, min(5.0, session_s / 6), self._watch_connection)
+        self._joining_timeout_s = max(request_timeout_s, rebalance_s + CONNECTION_SLACK_S)
+        self.connect_timeout_s = min(request_timeout_s, third_s, CONNECT_S)
+        self.longest_pause_s = min(5.0, session_s / 6)
 
-    def _watch_connection(self, connection: Any) -> None:
-        """Give a new connection a fetch session, and deadlines to its requests."""
-        send = connection.send
-        connection._request_timeout = self._request_timeout_s
-        session = FetchSession()
-
-        def send_watched(request: Any, expect_response: bool = True) -> Awaitable[Any]:
-            if isinstance(request, NodeFetch):
-                request.session = session
-            if request.API_KEY in JOINING_KEYS:
-                # On a connection of their own.
-                connection._request_timeout = self._joining_timeout_s
-            answer: Awaitable[Any] = send(request, expect_response=expect_response)
-            if request.API_KEY not in self._silence_s:
-                return answer
-            number = connection._requests[-1][0] if connection._requests else 0
-            return self._answer(connection, request, number, answer)
-
-        connection.send = send_watched
-        self._on_connected()
+    def send(
+        self, client: KafkaClient, connection: BrokerConnection, request: Any
+    ) -> Awaitable[Any]:
+        """Send a request, and close the connection if it stays silent for too long."""
+        if request.API_KEY in JOINING_KEYS:
+            # On a connection of their own.
+            connection.answer_timeout_s = self._joining_timeout_s
+        answer = connection.send(request)
+        if request.API_KEY not in self._silence_s:
+            return answer
+        return self._answer(client, connection, request, connection.last_number, answer)
 
     async def _answer(
-        self, connection: Any, request: Any, number: int, answer: Awaitable[Any]
+        self,
+        client: KafkaClient,
+        connection: BrokerConnection,
+        request: Any,
+        number: int,
+        answer: Awaitable[Any],
     ) -> Any:
         """Await an answer, and close the connection if it stays silent for too long.
 
@@ -140,7 +135,7 @@ class ConnectionDeadlines:
             waits_s = self._fetch_wait_s
             follows_after_s = self._slow_s if self._follows_leaders else inf
         watch = _AnswerWatch(
-            self._client, connection, request, number, waits_s, silence_s, follows_after_s
+            client, connection, request, number, waits_s, silence_s, follows_after_s
         )
         if isinstance(request, NodeFetch) and request.repeat_wait_ms is not None:
             request.sent_again = watch.begin
@@ -164,10 +159,10 @@ class _AnswerWatch:
     up if another node leads one of its partitions by now.
 
     Args:
-        client: An ``AIOKafkaClient``.
+        client: Of the connection.
         connection: The request was sent on it.
         request: Is not answered yet.
-        number: Its correlation id. A node answers the requests of a connection in their order.
+        number: Of the request. A node answers the requests of a connection in their order.
         waits_s: How long the node may wait by itself before it answers.
         silence_s: The longest silence.
         follows_after_s: When to look for moved leaders.
@@ -192,8 +187,8 @@ class _AnswerWatch:
 
     def __init__(
         self,
-        client: Any,
-        connection: Any,
+        client: KafkaClient,
+        connection: BrokerConnection,
         request: Any,
         number: int,
         waits_s: float,
@@ -218,7 +213,7 @@ class _AnswerWatch:
         """Start the watch: the request was sent, or sent again."""
         self._began = time.monotonic()
         self._since = self._began
-        self._progress = self._progress_now()
+        self._progress = self._connection.progress
         # A node without new records answers when its wait is over. A fetch that is sent again needs
         # no timer each time: one that is late enough serves several, as each costs as much as an
         # answer.
@@ -238,28 +233,22 @@ class _AnswerWatch:
         self._look_at = time.monotonic() + more_s + self._look_s
         self._timer = asyncio.get_running_loop().call_later(more_s + self._look_s, self._look)
 
-    def _progress_now(self) -> tuple[int, int]:
-        """Return values that change with each answer, and with each byte of one."""
-        return self._connection._requests[0][0], self._connection._protocol.partial_bytes
-
     def _look(self) -> None:
         connection = self._connection
         now = time.monotonic()
-        if connection._reader is None or not connection._requests:
+        if not connection.is_open or not connection.unanswered:
             # It was closed, or answered at this very moment.
             return
-        if self._outlives and connection._requests[0][0] > self._number:
+        if self._outlives and connection.unanswered[0].number > self._number:
             return
-        progress = self._progress_now()
-        is_joining = any(
-            request[1].API_KEY in JOINING_KEYS for request in connection._requests if request[1]
-        )
+        progress = connection.progress
+        is_joining = any(sent.request.API_KEY in JOINING_KEYS for sent in connection.unanswered)
         if progress != self._progress or is_joining:
             self._progress = progress
             self._since = now
         is_slow = now - self._began >= self._follows_after_s
         if now - self._since >= self._silence_s or (is_slow and self._has_moved()):
-            connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
+            connection.close(ClosedBecause.TIMED_OUT)
             return
         if is_slow:
             self._client.force_metadata_update()

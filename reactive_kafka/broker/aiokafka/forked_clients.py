@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import os
-from functools import wraps
-from typing import Any
+from socket import socket as Socket
+from typing import Protocol
 from weakref import WeakSet
 
-from aiokafka.conn import AIOKafkaConnection
 
-_connections: WeakSet[AIOKafkaConnection] = WeakSet()
+class HasSocket(Protocol):
+    """A connection. Its socket is None if it is not open."""
+
+    @property
+    def socket(self) -> Socket | None: ...
 
 
-def track_connections(connect: Any) -> Any:
-    """Return a connection's method ``connect`` that keeps a weak reference to the connection."""
+_connections: WeakSet[HasSocket] = WeakSet()
 
-    @wraps(connect)
-    async def connect_tracked(self: Any) -> Any:
-        _connections.add(self)
-        return await connect(self)
 
-    return connect_tracked
+def track(connection: HasSocket) -> None:
+    """Keep a weak reference to a connection, to disconnect it in a forked child."""
+    _connections.add(connection)
 
 
 def disconnect_child() -> None:
@@ -32,11 +32,10 @@ def disconnect_child() -> None:
     """
     nowhere = os.open(os.devnull, os.O_RDWR)
     for connection in list(_connections):
-        writer = connection._writer
-        socket = None if writer is None else writer.get_extra_info("socket")
+        used = connection.socket
         # A socket without a number is closed already.
-        if socket is not None and socket.fileno() >= 0:
-            os.dup2(nowhere, socket.fileno(), inheritable=False)
+        if used is not None and used.fileno() >= 0:
+            os.dup2(nowhere, used.fileno(), inheritable=False)
     os.close(nowhere)
 
 

@@ -179,10 +179,10 @@ async def _until_free(coordinator: CoordinatorRequests) -> None:
             raise kafka_errors.NodeNotReadyError(
                 f"the group's coordinator, node {node}, is not connected"
             )
-        requests = coordinator.requests_on_their_way
+        requests = coordinator.unanswered
         if not requests:
             return
-        answers = [answer for _, _, answer in requests if not answer.done()]
+        answers = [sent.answer for sent in requests if not sent.answer.done()]
         if answers:
             await asyncio.wait(answers)
         else:

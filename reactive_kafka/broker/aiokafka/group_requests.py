@@ -1,4 +1,4 @@
-"""Finds the coordinator of a group, and sends it requests of our own, through aiokafka's client."""
+"""Finds the coordinator of a group, and sends it requests of our own, through our client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import aiokafka.errors as kafka_errors
 from aiokafka.client import ConnectionGroup, CoordinationType
 
 from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, within
+from reactive_kafka.broker.aiokafka.connections.broker_connection import SentRequest
 from reactive_kafka.broker.aiokafka.error_classes import is_retriable
+from reactive_kafka.broker.aiokafka.kafka_client import KafkaClient
 from reactive_kafka.broker.consumer.membership.group_parts import (
     LEAVE_DEADLINE_S,
     LOST_LEAVE_DEADLINE_S,
@@ -56,24 +58,24 @@ class CoordinatorRequests:
     """Finds the coordinator of one group, and asks it. See ``GroupRequests``.
 
     Args:
-        client: A connected ``AIOKafkaClient``.
+        client: Is connected.
         group_id: The group.
 
     Attributes:
         node: The node of the coordinator; None: it has to be looked up.
     """
 
-    def __init__(self, client: Any, group_id: str) -> None:
+    def __init__(self, client: KafkaClient, group_id: str) -> None:
         self.group_id = group_id
         self.node: int | None = None
         self._client = client
         self._looking_up = asyncio.Lock()
 
     @property
-    def requests_on_their_way(self) -> Collection[Any]:
+    def unanswered(self) -> Collection[SentRequest]:
         """The requests on the connection for heartbeats and commits, which are not answered yet."""
-        connection = self._client._conns.get((self.node, ConnectionGroup.COORDINATION))
-        return () if connection is None else connection._requests
+        connection = self._client.connection(self.node, ConnectionGroup.COORDINATION)
+        return () if connection is None else connection.unanswered
 
     async def find(self) -> None:
         """Look the coordinator up, and connect to it. Tries again until it is found.
@@ -110,7 +112,9 @@ class CoordinatorRequests:
 
     async def is_connected(self) -> bool:
         """Connect to the coordinator, if it is not connected. Returns False if that fails."""
-        return bool(await self._client.ready(self.node, group=ConnectionGroup.COORDINATION))
+        if self.node is None:
+            return False
+        return await self._client.ready(self.node, group=ConnectionGroup.COORDINATION)
 
     async def send(self, request: Any, connection: Any = ConnectionGroup.COORDINATION) -> Any:
         """Send a request in one attempt, and return the client's answer.
@@ -206,7 +210,7 @@ def _versions_to_use(api: Api, highest: int) -> str:
     return f"0-{first_flexible - 1}" if 0 < first_flexible == highest else ANY
 
 
-async def cluster_features(client: Any) -> Iterable[Mapping[str, Any]]:
+async def cluster_features(client: KafkaClient) -> Iterable[Mapping[str, Any]]:
     """Return the features that are switched on in the cluster. Before Kafka 2.7 none has a name.
 
     Raises:
@@ -223,7 +227,7 @@ async def cluster_features(client: Any) -> Iterable[Mapping[str, Any]]:
 
 
 async def _ask_any(
-    client: Any, api: Api, values: Mapping[str, Any], versions: str, doing: str
+    client: KafkaClient, api: Api, values: Mapping[str, Any], versions: str, doing: str
 ) -> Mapping[str, Any]:
     """Ask any broker that the client knows."""
     node = client.get_random_node()

@@ -1,8 +1,6 @@
 """Our consumer behind the seam, as a member of a group or as a static assignment.
 
-aiokafka's client has the connections and the metadata. The modules next to this one use private
-attributes of it (the package caps its version). docs/internals.md names each trap of aiokafka, and
-the test that shows it.
+It has the connections and the metadata of a ``KafkaClient``.
 """
 
 from __future__ import annotations
@@ -11,8 +9,6 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from math import inf
 from typing import Any
-
-from aiokafka.client import AIOKafkaClient
 
 from reactive_kafka.broker.aiokafka import group_positions
 from reactive_kafka.broker.aiokafka.client_arguments import (
@@ -33,8 +29,10 @@ from reactive_kafka.broker.aiokafka.cluster_queries import (
 )
 from reactive_kafka.broker.aiokafka.connecting import connect, why_away
 from reactive_kafka.broker.aiokafka.connection_deadlines import ConnectionDeadlines
+from reactive_kafka.broker.aiokafka.connections.client_settings import ClientSettings
 from reactive_kafka.broker.aiokafka.fetched.batch_reader import MOST_UNPACKED_BYTES, BatchFormat
 from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests, cluster_features
+from reactive_kafka.broker.aiokafka.kafka_client import KafkaClient
 from reactive_kafka.broker.aiokafka.metrics_requests import MetricsRequests
 from reactive_kafka.broker.aiokafka.moved_brokers import MovedBrokers
 from reactive_kafka.broker.aiokafka.node_connections import ClientConnections
@@ -130,7 +128,7 @@ class AiokafkaConsumer(KafkaQueries):
         # When the ids of topics were asked for last, and of which topics.
         self._ids_asked: tuple[float, frozenset[str]] = (-inf, frozenset())
         # Set before the client connects, so that stop() also closes a half connected one.
-        self._to_close: AIOKafkaClient | None = None
+        self._to_close: KafkaClient | None = None
         self._closing: asyncio.Task[None] | None = None
         self._moved_brokers = MovedBrokers()
         self._counts = ClientCounts()
@@ -155,18 +153,18 @@ class AiokafkaConsumer(KafkaQueries):
             for name, value in client_arguments(self._properties, self._name).items()
             if name not in OF_CONSUMERS
         }
-        client = create_client(AIOKafkaClient, arguments)
-        self._to_close = client
-        self._metrics = MetricsRequests(client, self._counts, self._member_id)
-        ConnectionDeadlines(
-            client,
+        client_settings = create_client(ClientSettings, arguments)
+        deadlines = ConnectionDeadlines(
+            request_timeout_s=client_settings.request_timeout_s,
             session_s=float(self._properties["session_timeout_ms"]) / 1000,
             rebalance_s=float(self._properties["rebalance_timeout_ms"]) / 1000,
             fetch_wait_s=settings.fetch_max_wait_ms / 1000,
             follows_leaders=not settings.client_rack,
-            on_connected=self._metrics.connected,
         )
-        await connect(client.bootstrap, arguments, self.stop)
+        client = KafkaClient(client_settings, deadlines, on_connected=self._connected)
+        self._to_close = client
+        self._metrics = MetricsRequests(client, self._counts, self._member_id)
+        await connect(client, client.bootstrap, arguments, self.stop)
         if self._whole_topics:
             await know_topics(client, self._subscription.topics, self.stop)
         # With an empty list it asks for the metadata of all topics, for a pattern.
@@ -186,7 +184,11 @@ class AiokafkaConsumer(KafkaQueries):
             self._joined_protocol = await self._protocol_of(client)
             self._join(client, requests, listener)
 
-    def _begin_fetching(self, client: AIOKafkaClient, settings: FetchSettings) -> None:
+    def _connected(self) -> None:
+        if self._metrics is not None:
+            self._metrics.connected()
+
+    def _begin_fetching(self, client: KafkaClient, settings: FetchSettings) -> None:
         connections = ClientConnections(client)
         self._connections = connections
         # Its tasks are ours, also in what the client logs in them.
@@ -211,7 +213,7 @@ class AiokafkaConsumer(KafkaQueries):
 
     def _join(
         self,
-        client: AIOKafkaClient,
+        client: KafkaClient,
         requests: CoordinatorRequests,
         listener: RebalanceListener,
     ) -> None:
@@ -234,7 +236,7 @@ class AiokafkaConsumer(KafkaQueries):
         group.start(listener, self._topics_to_read(cluster))
         cluster.add_listener(self._metadata_changed)
 
-    async def _protocol_of(self, client: AIOKafkaClient) -> str:
+    async def _protocol_of(self, client: KafkaClient) -> str:
         """Return the protocol with which the group is joined.
 
         If the configuration asks for the consumer protocol and the cluster does not have it, the
@@ -304,7 +306,7 @@ class AiokafkaConsumer(KafkaQueries):
         if self._closing is not None:
             await asyncio.shield(self._closing)
 
-    async def _close(self, client: AIOKafkaClient, caller: asyncio.Task[Any] | None) -> None:
+    async def _close(self, client: KafkaClient, caller: asyncio.Task[Any] | None) -> None:
         if self.owned.group is not None:
             await self.owned.group.close(caller)
         if self._static is not None:

@@ -1,4 +1,4 @@
-"""aiokafka's client as an inspector, which asks without joining a group."""
+"""Our client as an inspector, which asks without joining a group."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import aiokafka.errors as kafka_errors
-from aiokafka.client import AIOKafkaClient
 
 from reactive_kafka.broker.aiokafka import topic_changes
 from reactive_kafka.broker.aiokafka.client_arguments import client_arguments, create_client
@@ -16,6 +15,7 @@ from reactive_kafka.broker.aiokafka.client_calls import within
 from reactive_kafka.broker.aiokafka.closing import close
 from reactive_kafka.broker.aiokafka.cluster_queries import KafkaQueries
 from reactive_kafka.broker.aiokafka.connecting import connect
+from reactive_kafka.broker.aiokafka.connections.client_settings import ClientSettings
 from reactive_kafka.broker.aiokafka.error_translation import translate
 from reactive_kafka.broker.aiokafka.group_listing import (
     CONSUMER,
@@ -26,6 +26,7 @@ from reactive_kafka.broker.aiokafka.group_listing import (
     list_groups,
 )
 from reactive_kafka.broker.aiokafka.group_positions import UNSTABLE_OFFSET_COMMIT, error_of
+from reactive_kafka.broker.aiokafka.kafka_client import KafkaClient
 from reactive_kafka.broker.aiokafka.offset_requests import (
     commit_request,
     fetch_all_request,
@@ -106,9 +107,9 @@ class AiokafkaInspector(KafkaQueries):
         arguments = client_arguments(self._properties, "inspector")
         level = arguments.pop("isolation_level", "read_uncommitted")
         self._isolation_level = ISOLATION_LEVELS[level]
-        client = create_client(AIOKafkaClient, arguments)
+        client = KafkaClient(create_client(ClientSettings, arguments))
         self._client = client
-        await connect(client.bootstrap, arguments, self.stop)
+        await connect(client, client.bootstrap, arguments, self.stop)
 
     async def stop(self) -> None:
         client = self._client

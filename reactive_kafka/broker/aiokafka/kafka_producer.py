@@ -276,7 +276,7 @@ class AiokafkaProducer:
         """Give a record to the client."""
         producer = await self._current_client()
         if has_non_utf8_names(fields["headers"]):
-            await producer.client._wait_on_metadata(topic)
+            await producer.partitions_for(topic)
             to = TopicPartition(topic, producer._partition(topic, partition, None, None, key, None))
             return await self._hand_over_batch(to, [RecordBytes(value, key, **fields)])
         if value is not None or key is not None:
@@ -284,11 +284,11 @@ class AiokafkaProducer:
                 producer, await producer.send(topic, value, key=key, partition=partition, **fields)
             )
         # The client's own send refuses a record without key and value, but brokers store it.
-        await producer.client._wait_on_metadata(topic)
+        await producer.partitions_for(topic)
         where = aiokafka.TopicPartition(
             topic, producer._partition(topic, partition, None, None, None, None)
         )
-        timeout_s = producer._request_timeout_ms / 1000
+        timeout_s = producer.client.settings.request_timeout_s
         add_message = producer._message_accumulator.add_message
         return _Queued(producer, await add_message(where, None, None, timeout_s, **fields))
 

@@ -18,6 +18,7 @@ from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, within
 from reactive_kafka.broker.aiokafka.error_classes import class_for
 from reactive_kafka.broker.aiokafka.error_translation import COORDINATOR_MOVED
 from reactive_kafka.broker.aiokafka.kafka_producer import AiokafkaProducer
+from reactive_kafka.broker.aiokafka.producer_client import ProducerClient
 from reactive_kafka.broker.client import TRANSACTION_TIMEOUT_MS, BatchRefusedError, TransactionId
 from reactive_kafka.broker.wire.definitions import ADD_OFFSETS_TO_TXN
 from reactive_kafka.broker.wire.requests import call
@@ -87,13 +88,18 @@ async def _add_group(sender: Any, transactional_id: str, group_id: str) -> None:
         except kafka_errors.KafkaError:
             # The node may be gone.
             sender._coordinator_dead(CoordinationType.TRANSACTION)
-            wait_s = sender._retry_backoff
+            wait_s = _retry_backoff_s(sender)
         else:
             if not answer["error_code"]:
                 manager.consumer_group_added(group_id)
                 return
             wait_s = _wait_before_retry(sender, answer["error_code"], group_id)
         await asyncio.sleep(wait_s)
+
+
+def _retry_backoff_s(sender: Any) -> float:
+    client: ProducerClient = sender.client
+    return client.settings.retry_backoff_ms / 1000
 
 
 def _wait_before_retry(sender: Any, code: int, group_id: str) -> float:
@@ -104,9 +110,9 @@ def _wait_before_retry(sender: Any, code: int, group_id: str) -> float:
         return SOON_S
     if issubclass(refusal, COORDINATOR_MOVED):
         sender._coordinator_dead(CoordinationType.TRANSACTION)
-        return float(sender._retry_backoff)
+        return _retry_backoff_s(sender)
     if issubclass(refusal, kafka_errors.CoordinatorLoadInProgressError):
-        return float(sender._retry_backoff)
+        return _retry_backoff_s(sender)
     if issubclass(refusal, kafka_errors.InvalidProducerEpoch):
         raise kafka_errors.ProducerFenced()
     if issubclass(refusal, kafka_errors.TransactionalIdAuthorizationFailed):

@@ -34,7 +34,7 @@ async def log_offsets(
     until all have answered.
 
     Args:
-        client: An ``AIOKafkaClient``.
+        client: A ``KafkaClient``.
         times: Also :data:`LATEST` and :data:`EARLIEST`.
         isolation_level: A number of Kafka's. With ``read_committed`` the end is the last stable
             offset.

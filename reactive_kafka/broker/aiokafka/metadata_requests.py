@@ -25,7 +25,7 @@ async def ask_metadata(
     """Ask one broker for topics, and return the values of its answer, which names brokers, too.
 
     Args:
-        client: An ``AIOKafkaClient``.
+        client: A ``KafkaClient``.
         node: The broker's id.
         topics: Their names. Any broker answers at once if there are none.
         options: Those of :func:`metadata_request`.
@@ -39,7 +39,7 @@ async def ask_metadata(
 
 
 def metadata_request(
-    topics: Collection[str],
+    topics: Collection[str] | None,
     versions: str | Callable[[int], str] = WITHOUT_IDS,
     *,
     creates: bool = False,
@@ -48,7 +48,7 @@ def metadata_request(
     """Return the request for topics.
 
     Args:
-        topics: Their names.
+        topics: Their names; None: of all topics.
         versions: As in :class:`Request`.
         creates: A broker with auto-creation creates missing topics.
         tells_rights: The answer says what this client may do with each topic.
@@ -56,7 +56,7 @@ def metadata_request(
 
     def values(version: int) -> dict[str, Any]:
         return {
-            "topics": [{"name": topic} for topic in sorted(topics)],
+            "topics": None if topics is None else [{"name": topic} for topic in sorted(topics)],
             "allow_auto_topic_creation": creates,
             "include_topic_authorized_operations": tells_rights and version >= TELLS_RIGHTS_SINCE,
         }

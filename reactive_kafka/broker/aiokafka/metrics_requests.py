@@ -1,4 +1,4 @@
-"""Asks a broker which metrics it wants of a client, and pushes them, by aiokafka's connections."""
+"""Asks a broker which metrics it wants of a client, and pushes them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from aiokafka import codec
-from aiokafka.client import ConnectionGroup
 
 from reactive_kafka.broker.aiokafka.client_calls import within
+from reactive_kafka.broker.aiokafka.kafka_client import KafkaClient
 from reactive_kafka.broker.client_metrics import (
     ClientCounts,
     MetricsSubscription,
@@ -46,13 +46,13 @@ class MetricsRequests:
     It stays the same broker while it answers.
 
     Args:
-        client: A connected ``AIOKafkaClient``.
+        client: Of the consumer.
         counts: What the client counts.
         member_id: Returns the id of the member in its group, if it has one.
     """
 
     def __init__(
-        self, client: Any, counts: ClientCounts, member_id: Callable[[], str | None]
+        self, client: KafkaClient, counts: ClientCounts, member_id: Callable[[], str | None]
     ) -> None:
         self.counts = counts
         self._client = client
@@ -130,13 +130,7 @@ class MetricsRequests:
 
     def _connected_node(self) -> int:
         """Return a broker that the client has a connection to: this opens no other one."""
-        nodes: set[int] = {
-            node
-            for (node, group), connection in self._client._conns.items()
-            if group == ConnectionGroup.DEFAULT
-            and connection.connected()
-            and self._client.cluster.broker_metadata(node) is not None
-        }
+        nodes = self._client.connected_nodes()
         if not nodes:
             raise TransientBrokerError("no broker is connected")
         if self._node is not None and self._node in nodes:

@@ -1,8 +1,8 @@
 """Finds brokers that have moved to other addresses.
 
-aiokafka asks the bootstrap servers only when it starts. A client that reaches none of the brokers
-that it knows would never find others. A new client would, but it would not be the member of the
-group that the old one was: it would have to wait until the old one's session has ended.
+A client asks the bootstrap servers when it starts. If it reaches none of the brokers that it knows,
+it has to ask them again. A new client would not be the member of the group that the old one was: it
+would have to wait until the old one's session has ended.
 
 Source: KIP-899, KIP-1102.
 """
@@ -10,16 +10,15 @@ Source: KIP-899, KIP-1102.
 from __future__ import annotations
 
 import asyncio
-import copy
 import time
+from contextlib import suppress
 from math import inf
-from typing import Any
 
 import aiokafka.errors as kafka_errors
-from aiokafka.cluster import ClusterMetadata
 
 from reactive_kafka.broker.aiokafka.client_log import as_ours
 from reactive_kafka.broker.aiokafka.closing import cancel
+from reactive_kafka.broker.aiokafka.kafka_client import KafkaClient
 from reactive_kafka.broker.aiokafka.metadata_requests import ask_metadata
 from reactive_kafka.broker.wire.errors import MessageDecodeError
 
@@ -34,12 +33,11 @@ class MovedBrokers:
         self._looked_at = -inf
         self._looking: asyncio.Task[None] | None = None
 
-    def look(self, client: Any) -> None:
+    def look(self, client: KafkaClient) -> None:
         """Ask the bootstrap servers where the brokers are now, unless they were asked recently.
 
         Args:
-            client: An ``AIOKafkaClient`` that no broker answers. The answer replaces the brokers
-                that it knows.
+            client: No broker answers it. The answer replaces the brokers that it knows.
         """
         is_looking = self._looking is not None and not self._looking.done()
         if is_looking or time.monotonic() - self._looked_at < LOOK_EVERY_S:
@@ -54,8 +52,8 @@ class MovedBrokers:
             self._looking.cancel()
 
 
-async def answers_soon(client: Any, within_s: float) -> bool:
-    """True if any broker that *client* (an ``AIOKafkaClient``) knows answers an empty request.
+async def answers_soon(client: KafkaClient, within_s: float) -> bool:
+    """True if any broker that *client* knows answers an empty request.
 
     All are asked at once: one that is frozen says nothing about the others.
     """
@@ -78,21 +76,7 @@ async def answers_soon(client: Any, within_s: float) -> bool:
     return False
 
 
-async def _look(client: Any) -> None:
-    # A copy asks, with its own connections and metadata: the answer has no topics, and the client
-    # would believe that its topics are deleted.
-    """Ask the bootstrap servers, and replace the brokers that *client* knows."""
-    client_copy = copy.copy(client)
-    client_copy.cluster = ClusterMetadata(metadata_max_age_ms=client._metadata_max_age_ms)
-    client_copy._conns = {}
-    try:
-        await client_copy.bootstrap()
-    except kafka_errors.KafkaConnectionError:
-        # The bootstrap servers do not answer either.
-        return
-    finally:
-        for connection in client_copy._conns.values():
-            connection.close()
-    if found := client_copy.cluster._brokers:
-        client.cluster._brokers = found
-        client.force_metadata_update()
+async def _look(client: KafkaClient) -> None:
+    # If the bootstrap servers do not answer either, the next look asks them again.
+    with suppress(kafka_errors.KafkaConnectionError):
+        await client.find_moved_brokers()

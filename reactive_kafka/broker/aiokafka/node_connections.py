@@ -16,7 +16,7 @@ NO_LEADER = -1
 
 
 class ClientConnections:
-    """The connections of an ``AIOKafkaClient``, for a fetcher.
+    """The connections of a ``KafkaClient``, for a fetcher.
 
     Args:
         client: Is connected.

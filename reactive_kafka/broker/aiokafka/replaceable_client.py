@@ -9,12 +9,13 @@ from typing import Any
 import aiokafka
 import aiokafka.errors as kafka_errors
 
-from reactive_kafka.broker.aiokafka.client_arguments import client_arguments, create_client
+from reactive_kafka.broker.aiokafka.client_arguments import client_arguments
 from reactive_kafka.broker.aiokafka.client_calls import within
 from reactive_kafka.broker.aiokafka.closing import CLOSE_DEADLINE_S, STOP_DEADLINE_S, cancel, finish
 from reactive_kafka.broker.aiokafka.connecting import connect, why_away
 from reactive_kafka.broker.aiokafka.moved_brokers import MovedBrokers, answers_soon
-from reactive_kafka.broker.aiokafka.pacing import PacedConnections, pace_producer_ids
+from reactive_kafka.broker.aiokafka.pacing import pace_producer_ids
+from reactive_kafka.broker.aiokafka.producer_client import create_producer
 from reactive_kafka.errors import TransientBrokerError
 
 CHECK_DEADLINE_S = 2.5
@@ -120,8 +121,7 @@ class ReplaceableClient:
 
     async def _create(self) -> aiokafka.AIOKafkaProducer:
         arguments = client_arguments(self._properties, self._name)
-        producer = create_client(aiokafka.AIOKafkaProducer, arguments)
-        PacedConnections(producer.client)
+        producer = create_producer(arguments)
         pace_producer_ids(producer._sender)
         manager = producer._txn_manager
         # With a transactional id the broker raises the epoch.
@@ -129,7 +129,7 @@ class ReplaceableClient:
         if bumps_epoch and self._id_and_epoch is not None:
             producer_id, epoch = self._id_and_epoch
             manager.set_pid_and_epoch(producer_id, epoch + 1)
-        await connect(producer.start, arguments, lambda: _close(producer))
+        await connect(producer.client, producer.start, arguments, lambda: _close(producer))
         if bumps_epoch:
             id_and_epoch = manager.producer_id, manager.producer_epoch
             self._id_and_epoch = id_and_epoch if manager.producer_epoch < LAST_EPOCH else None

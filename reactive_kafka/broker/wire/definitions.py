@@ -800,6 +800,25 @@ LIST_GROUPS = Api(
     ),
 )
 
+SASL_HANDSHAKE = Api(
+    key=17,
+    request=WireMessage(
+        "SaslHandshakeRequest",
+        versions="0-1",
+        flexible="none",
+        fields=(WireField("mechanism", "string", "0+"),),
+    ),
+    response=WireMessage(
+        "SaslHandshakeResponse",
+        versions="0-1",
+        flexible="none",
+        fields=(
+            WireField("error_code", "int16", "0+"),
+            WireField("mechanisms", "[]string", "0+"),
+        ),
+    ),
+)
+
 API_VERSIONS = Api(
     key=18,
     request=WireMessage(
@@ -1261,6 +1280,27 @@ DESCRIBE_CONFIGS = Api(
                     ),
                 ),
             ),
+        ),
+    ),
+)
+
+SASL_AUTHENTICATE = Api(
+    key=36,
+    request=WireMessage(
+        "SaslAuthenticateRequest",
+        versions="0-2",
+        flexible="2+",
+        fields=(WireField("auth_bytes", "bytes", "0+"),),
+    ),
+    response=WireMessage(
+        "SaslAuthenticateResponse",
+        versions="0-2",
+        flexible="2+",
+        fields=(
+            WireField("error_code", "int16", "0+"),
+            WireField("error_message", "string", "0+", nullable="0+"),
+            WireField("auth_bytes", "bytes", "0+"),
+            WireField("session_lifetime_ms", "int64", "1+", ignorable=True),
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Sends any request of the definitions, with the client of aiokafka.
+"""Sends any request of the definitions, with a client.
 
 :func:`call` is the one way to ask a broker something:
 
@@ -6,8 +6,7 @@
     if answer["error_code"]: ...
 
 The connection knows from the broker which versions it has. The request goes out in the highest
-version that the broker, the definitions and the caller know. aiokafka's client takes any object
-with the attributes of :class:`PreparedRequest`, so nothing here depends on its version.
+version that the broker, the definitions and the caller know.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ async def call(
     Cancellation: the request may have been sent, and its response is dropped.
 
     Args:
-        client: An ``AIOKafkaClient``.
+        client: A ``KafkaClient``.
         node: The broker's id.
         api: From the definitions.
         values: Of the request's fields. Or a function that makes them for a version, if what has to
@@ -114,7 +113,7 @@ class Request:
 
 
 class PreparedRequest:
-    """A request in one version, with what aiokafka's connections need of it."""
+    """A request in one version, with what a connection needs of it. aiokafka's have the same."""
 
     def __init__(self, api: Api, version: int, values: Values) -> None:
         self.API_KEY = api.key
@@ -148,7 +147,7 @@ class PreparedRequest:
         return ResponseHeader(values["correlation_id"])
 
     def __repr__(self) -> str:
-        # aiokafka logs this at level DEBUG. The values may hold what is secret.
+        # Logged at level DEBUG. The values may hold what is secret.
         return f"{self._api.request.name} v{self.API_VERSION} ({len(self._content)} bytes)"
 
 
@@ -168,7 +167,7 @@ class ResponseHeader(NamedTuple):
 
 
 class ResponseType:
-    """What aiokafka takes for the class of a response."""
+    """Decodes a response, in place of a class of aiokafka's."""
 
     def __init__(self, api: Api, version: int) -> None:
         self._api = api

@@ -43,7 +43,7 @@ def connection(member: Member) -> Any:
     """The one to the group's coordinator; None: there is none."""
     client: Any = member.consumer.client  # type: ignore[attr-defined]
     coordinator = member.consumer.owned.coordinator  # type: ignore[attr-defined]
-    return client._conns.get((coordinator.node, ConnectionGroup.COORDINATION))
+    return client.connection(coordinator.node, ConnectionGroup.COORDINATION)
 
 
 class Owed:
@@ -58,10 +58,10 @@ class Owed:
     def waits(self) -> bool:
         """Whether the same one has been on its way for long."""
         self.used = used = connection(self._member)
-        first = used._requests[0] if used is not None and used._requests else None
+        first = used.unanswered[0] if used is not None and used.unanswered else None
         if first is not self._first:
             self._first, self._since = first, time.monotonic()
-        is_heartbeat = first is not None and first[1].API_KEY == HeartbeatRequest.API_KEY
+        is_heartbeat = first is not None and first.request.API_KEY == HeartbeatRequest.API_KEY
         return is_heartbeat and time.monotonic() - self._since >= STALLS_S
 
 
@@ -154,7 +154,7 @@ async def test_a_commit_behind_a_heartbeat_that_waits_is_not_sent_and_cannot_lan
                 member.consumer.commit({tp: Committed(43)}, member.generation)
             )
             assert not await ends_within(given_up, STALLS_S)
-            keys = [request.API_KEY for _, request, _ in used._requests]
+            keys = [sent.request.API_KEY for sent in used.unanswered]
             given_up.cancel()
             used.close()
             last = asyncio.ensure_future(
@@ -180,9 +180,9 @@ async def test_a_commit_that_has_no_turn_is_told_as_not_sent(rig: Rig, group: st
     async with joined(rig, tp.topic, group, properties=properties) as member:
         await member.until_assigned(1)
         used = connection(member)
-        await until(lambda: not used._requests, "no heartbeat is on its way")
+        await until(lambda: not used.unanswered, "no heartbeat is on its way")
         rig.proxy.hold()
-        await until(lambda: used._requests, "a heartbeat is on its way")
+        await until(lambda: used.unanswered, "a heartbeat is on its way")
         with pytest.raises(
             TransientBrokerError, match=r"commit: not sent, .* no answer within 5 s"
         ) as refused:

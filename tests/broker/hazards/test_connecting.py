@@ -96,17 +96,11 @@ async def test_h8_naive_client_logs_the_password_at_debug(
     assert PASSWORD in repr(
         SaslAuthenticateRequest(f"\0{USER}\0{PASSWORD}".encode()).prepare({36: (0, 0)})
     )
-    log = logging.getLogger("aiokafka.conn")
-    # As long as reactive_kafka is not imported.
-    kept, log.filters = log.filters, []
-    try:
-        with caplog.at_level(logging.DEBUG):
-            # A client of its own is given the text.
-            known = {**credentials(), "sasl_plain_password": PASSWORD}
-            async with aiokafka.AIOKafkaProducer(bootstrap_servers=sasl, **known):
-                pass
-    finally:
-        log.filters = kept
+    with caplog.at_level(logging.DEBUG):
+        # A client of its own is given the text.
+        known = {**credentials(), "sasl_plain_password": PASSWORD}
+        async with aiokafka.AIOKafkaProducer(bootstrap_servers=sasl, **known):
+            pass
     assert PASSWORD in caplog.text
 
 
@@ -126,8 +120,8 @@ async def test_h8_no_line_and_no_error_holds_the_password(
             assert password not in f"{error!r} {error} {error.__cause__!r}"
         finally:
             await client.stop()
-    # The rest of its lines is there.
-    assert "aiokafka.conn" in {record.name for record in caplog.records}
+    # The login was logged.
+    assert "SaslAuthenticateRequest" in caplog.text
     assert "canary" not in caplog.text
     assert not any("canary" in str(vars(record)) for record in caplog.records)
 

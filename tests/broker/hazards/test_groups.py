@@ -48,7 +48,7 @@ async def test_h10_the_real_consumer_has_a_minute_for_its_drain_and_our_own_defa
         assert settings.rebalance_timeout_ms == 60_000
         assert settings.session_timeout_ms == 45_000
         assert settings.heartbeat_interval_ms == 3_000
-        assert consumer.client._metadata_max_age_ms == 30_000
+        assert consumer.client.settings.metadata_max_age_ms == 30_000
         assert consumer.fetcher.settings.fetch_max_bytes == 8_000_000
 
 

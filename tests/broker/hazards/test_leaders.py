@@ -27,16 +27,14 @@ QUICKLY = {"heartbeat_interval_ms": 200, "session_timeout_ms": 6000, "metadata_m
 
 
 class Lookups:
-    """Counts how often a client asks for metadata."""
+    """Counts how often a client gets metadata."""
 
     def __init__(self, client: Any) -> None:
         self.count = 0
-        self._ask = client._metadata_update
-        client._metadata_update = self._counted
+        client.cluster.add_listener(self._counted)
 
-    async def _counted(self, *arguments: Any) -> Any:
+    def _counted(self, cluster: Any) -> None:
         self.count += 1
-        return await self._ask(*arguments)
 
     async def within(self, seconds: float) -> int:
         """How many in the next so many seconds."""

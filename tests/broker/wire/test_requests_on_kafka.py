@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.client import AIOKafkaClient, ConnectionGroup
+from aiokafka.client import ConnectionGroup
 
+from reactive_kafka.broker.aiokafka.connections.client_settings import ClientSettings
+from reactive_kafka.broker.aiokafka.kafka_client import KafkaClient
 from reactive_kafka.broker.wire.definitions import (
     API_VERSIONS,
     CONSUMER_GROUP_HEARTBEAT,
@@ -34,8 +36,8 @@ LATEST = -1
 
 
 @pytest.fixture
-async def client(kafka: str) -> AsyncIterator[AIOKafkaClient]:
-    client = AIOKafkaClient(bootstrap_servers=kafka)
+async def client(kafka: str) -> AsyncIterator[KafkaClient]:
+    client = KafkaClient(ClientSettings(bootstrap_servers=kafka))
     await client.bootstrap()
     try:
         yield client
@@ -43,11 +45,13 @@ async def client(kafka: str) -> AsyncIterator[AIOKafkaClient]:
         await client.close()
 
 
-def node_of(client: AIOKafkaClient) -> int:
-    return int(client.get_random_node())
+def node_of(client: KafkaClient) -> int:
+    node = client.get_random_node()
+    assert node is not None
+    return node
 
 
-async def topic_with(kafka: str, client: AIOKafkaClient, values: list[bytes]) -> tuple[str, bytes]:
+async def topic_with(kafka: str, client: KafkaClient, values: list[bytes]) -> tuple[str, bytes]:
     """Create a topic of one partition with these records. Return its name and id."""
     topic = f"wire-{uuid.uuid4().hex[:8]}"
     wanted = {"name": topic, "num_partitions": 1, "replication_factor": 1}
@@ -62,7 +66,7 @@ async def topic_with(kafka: str, client: AIOKafkaClient, values: list[bytes]) ->
     return topic, answer["topic_id"]
 
 
-async def coordinator_of(client: AIOKafkaClient, group: str) -> int:
+async def coordinator_of(client: KafkaClient, group: str) -> int:
     """Find the coordinator of a group. A new cluster creates its topic for positions first."""
     asked = {"key_type": 0, "coordinator_keys": [group]}
     async with asyncio.timeout(30):
@@ -76,7 +80,7 @@ async def coordinator_of(client: AIOKafkaClient, group: str) -> int:
 
 
 async def ask_coordinator(
-    client: AIOKafkaClient, group: str, api: Api, values: Any, **options: Any
+    client: KafkaClient, group: str, api: Api, values: Any, **options: Any
 ) -> dict[str, Any]:
     """Ask until the coordinator has loaded the group."""
     node = await coordinator_of(client, group)
@@ -98,7 +102,7 @@ def codes_in(answer: Any) -> set[int]:
     return {answer.get("error_code", 0)}.union(*map(codes_in, answer.values()))
 
 
-async def test_the_broker_names_its_versions_itself_and_its_nodes(client: AIOKafkaClient) -> None:
+async def test_the_broker_names_its_versions_itself_and_its_nodes(client: KafkaClient) -> None:
     node = node_of(client)
     values = {"client_software_name": "reactive-kafka", "client_software_version": "1"}
     answer = await call(client, node, API_VERSIONS, values, versions="3+")
@@ -116,7 +120,7 @@ async def test_the_broker_names_its_versions_itself_and_its_nodes(client: AIOKaf
 
 
 async def test_each_version_of_metadata_that_the_broker_has_tells_the_same(
-    kafka: str, client: AIOKafkaClient
+    kafka: str, client: KafkaClient
 ) -> None:
     topic, _ = await topic_with(kafka, client, [])
     node = node_of(client)
@@ -134,7 +138,7 @@ async def test_each_version_of_metadata_that_the_broker_has_tells_the_same(
 
 
 async def test_records_are_fetched_up_to_the_end_of_the_log(
-    kafka: str, client: AIOKafkaClient
+    kafka: str, client: KafkaClient
 ) -> None:
     topic, topic_id = await topic_with(kafka, client, [b"one", b"two", b"three"])
     node = node_of(client)
@@ -159,7 +163,7 @@ async def test_records_are_fetched_up_to_the_end_of_the_log(
     assert [value in content for value in (b"one", b"two", b"three")] == [True, True, True]
 
 
-async def test_positions_are_stored_and_told_by_name(kafka: str, client: AIOKafkaClient) -> None:
+async def test_positions_are_stored_and_told_by_name(kafka: str, client: KafkaClient) -> None:
     topic, _ = await topic_with(kafka, client, [b"one"])
     group = f"wire-{uuid.uuid4().hex[:8]}"
     position = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "äöü"}
@@ -179,7 +183,7 @@ async def test_positions_are_stored_and_told_by_name(kafka: str, client: AIOKafk
 
 
 async def test_a_member_joins_and_leaves_a_group_of_the_consumer_protocol(
-    kafka: str, client: AIOKafkaClient
+    kafka: str, client: KafkaClient
 ) -> None:
     topic, topic_id = await topic_with(kafka, client, [])
     group = f"wire-{uuid.uuid4().hex[:8]}"

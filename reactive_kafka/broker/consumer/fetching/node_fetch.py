@@ -229,5 +229,5 @@ class PreparedFetch:
         self._fetch.sent_again()
 
     def __repr__(self) -> str:
-        # aiokafka logs this at level DEBUG.
+        # Logged at level DEBUG.
         return f"FetchRequest v{self.API_VERSION} ({len(self._content)} bytes)"

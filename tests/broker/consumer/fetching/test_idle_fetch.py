@@ -5,16 +5,20 @@ changes.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from math import inf
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.errors import KafkaConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka.fetched.frames import handle_answer
+from reactive_kafka.broker.aiokafka.connections.broker_connection import (
+    BrokerConnection,
+    SentRequest,
+)
+from reactive_kafka.broker.aiokafka.connections.client_settings import ClientSettings
+from reactive_kafka.broker.aiokafka.connections.frame_protocol import FrameProtocol
 from reactive_kafka.broker.consumer.fetching.idle_fetch import LATE_S, IdleFetch, ReadingVersion
 from reactive_kafka.broker.consumer.fetching.next_fetches import NextFetches
 from reactive_kafka.broker.consumer.fetching.node_fetch import NodeFetch
@@ -65,44 +69,56 @@ def test_answers_with_nothing_come_together_and_none_later_than_allowed(
 # -- on the connection
 
 
-class Connection:
-    """What :func:`handle_answer` uses of aiokafka's: the requests that wait, and what is written."""
+class Socket(asyncio.Transport):
+    """Notes what is written to it, or raises."""
 
-    _client_id = "me"
-
-    def __init__(self, fetch: NodeFetch, version: int, error: Exception | None = None) -> None:
-        self.version = version
-        self.answer = asyncio.get_running_loop().create_future()
+    def __init__(self) -> None:
+        super().__init__()
         self.written: list[bytes] = []
-        self.error, self.closed = error, False
-        self._requests: deque[Any] = deque()
-        self._writer = SimpleNamespace(write=self.write)
-        self._number = 0
-        self.send(fetch)
+        self.error: Exception | None = None
 
-    def send(self, fetch: NodeFetch) -> None:
-        self._number += 1
-        self.answer = asyncio.get_running_loop().create_future()
-        asked = fetch.prepare({FETCH.key: (0, self.version)})
-        self._requests.append((self._number, asked, self.answer))
-
-    def receive(self, content: bytes) -> None:
-        handle_answer(self, self._requests[0][0].to_bytes(4, "big") + content)
-
-    def write(self, data: bytes) -> None:
+    def write(self, data: Any) -> None:
         if self.error is not None:
             raise self.error
-        self.written.append(data)
+        self.written.append(bytes(data))
 
-    def _next_correlation_id(self) -> int:
-        self._number += 1
-        return self._number
+    def close(self) -> None:
+        """Nothing is open."""
 
-    def close(self, reason: Any) -> None:
-        self.closed = True
 
-    def _handle_frame(self, frame: bytes) -> None:
-        self._requests.popleft()
+class Connection:
+    """A connection to a broker that has these versions of Fetch, and that this test plays.
+
+    Attributes:
+        answer: Of the fetch that was sent last.
+    """
+
+    def __init__(self, fetch: NodeFetch, version: int) -> None:
+        self.socket = Socket()
+        self.inner = BrokerConnection("127.0.0.1", 9092, ClientSettings(client_id="me"))
+        self.inner._transport = self.socket
+        self.inner._protocol = FrameProtocol()
+        self.inner._versions = {FETCH.key: (0, version)}
+        self.send(fetch)
+
+    @property
+    def written(self) -> list[bytes]:
+        """What the connection has sent again by itself."""
+        return self.socket.written
+
+    @property
+    def numbers(self) -> list[int]:
+        return [sent.number for sent in self.inner.unanswered]
+
+    def send(self, fetch: NodeFetch) -> None:
+        waiting: Any = self.inner.send(fetch)
+        # Nobody awaits it here.
+        waiting.close()
+        self.answer = self.inner.unanswered[-1].answer
+        self.socket.written.pop()
+
+    def receive(self, content: bytes) -> None:
+        self.inner._receive(self.numbers[0].to_bytes(4, "big") + content)
 
 
 def fetch_again_and_again(*waits: int | None) -> NodeFetch:
@@ -150,17 +166,18 @@ async def test_without_a_session_it_is_sent_again_under_the_next_number_until_so
     fetch = fetch_again_and_again(500, 120, None)
     again = list[int]()
     fetch.sent_again = lambda: again.append(1)
-    connection: Any = Connection(fetch, 4)
+    connection = Connection(fetch, 4)
     nothing = says(4, {}, {})
     connection.receive(nothing)
     assert connection.answer.result().is_empty
     assert len(connection.answer.result().partitions) == 2
     connection.send(fetch)
     # Of somebody else: the answers come in the order of the requests.
-    connection._requests.append((99, None, None))
+    other: Any = None
+    connection.inner.unanswered.append(SentRequest(99, other, other))
     connection.receive(nothing)
-    assert [number for number, *_ in connection._requests] == [99, 3]
-    connection._requests.popleft()
+    assert connection.numbers == [99, 3]
+    connection.inner.unanswered.popleft()
     connection.receive(nothing)
     assert not connection.answer.done()
     assert len(again) == 2
@@ -174,12 +191,12 @@ async def test_without_a_session_it_is_sent_again_under_the_next_number_until_so
         }
     connection.receive(nothing)
     assert connection.answer.result().partitions == ()
-    assert not connection._requests
+    assert not connection.numbers
 
 
 async def test_in_a_session_it_names_nothing_and_has_the_next_epoch() -> None:
     fetch = fetch_again_and_again(500, 500)
-    connection: Any = Connection(fetch, 11)
+    connection = Connection(fetch, 11)
     connection.receive(says(11, {}, {}, session_id=77))
     fetch.is_full = False
     nothing = says(11, session_id=77)
@@ -207,7 +224,7 @@ async def test_records_errors_and_followers_reach_who_waits_each_time(
     row: dict[str, Any], error: int
 ) -> None:
     fetch = fetch_again_and_again()
-    connection: Any = Connection(fetch, 11)
+    connection = Connection(fetch, 11)
     for _ in range(3):
         connection.receive(says(11, {}, row, error=error))
         assert len(connection.answer.result().partitions) == 2
@@ -216,7 +233,7 @@ async def test_records_errors_and_followers_reach_who_waits_each_time(
 
 async def test_an_end_that_has_moved_reaches_who_waits() -> None:
     fetch = fetch_again_and_again(500, 500)
-    connection: Any = Connection(fetch, 4)
+    connection = Connection(fetch, 4)
     connection.receive(says(4, {}, {}))
     connection.send(fetch)
     connection.receive(says(4, {}, {}))
@@ -228,9 +245,9 @@ async def test_an_end_that_has_moved_reaches_who_waits() -> None:
 async def test_another_version_begins_anew() -> None:
     fetch = fetch_again_and_again()
     nothing = says(4, {}, {})
-    connection: Any = Connection(fetch, 4)
+    connection = Connection(fetch, 4)
     connection.receive(nothing)
-    other: Any = Connection(fetch, 5)
+    other = Connection(fetch, 5)
     other.receive(says(5, {}, {}))
     assert len(other.answer.result().partitions) == 2
 
@@ -240,10 +257,10 @@ async def test_another_version_begins_anew() -> None:
 )
 async def test_a_connection_that_takes_it_no_more_is_closed(error: Exception) -> None:
     fetch = fetch_again_and_again(500)
-    connection: Any = Connection(fetch, 4, error)
+    connection = Connection(fetch, 4)
     connection.receive(says(4, {}, {}))
     connection.send(fetch)
+    connection.socket.error = error
     connection.receive(says(4, {}, {}))
-    assert connection.closed
-    # close() tells whoever waits.
-    assert [one[2] for one in connection._requests] == [connection.answer]
+    assert not connection.inner.is_open
+    assert isinstance(connection.answer.exception(), KafkaConnectionError)

@@ -1,0 +1,1 @@
+"""Connections to brokers: their bytes, their requests, and the login."""

@@ -1,0 +1,87 @@
+"""Cuts what a broker sends into answers, each in a buffer of its own. No I/O."""
+
+from __future__ import annotations
+
+from collections import deque
+from struct import Struct
+
+SMALL_BYTES = 4 << 10
+"""Size of the buffer that each connection keeps. Most answers fit into it, also those to fetches if
+few records come at a time, and are read in one piece. A longer answer gets its own buffer and needs
+another turn of the loop. A channel has four connections: 16 KB each would be 6 MB for 100 channels.
+"""
+
+AT_ONCE_BYTES = 8 << 20
+"""A buffer for a longer answer starts at this size and grows as bytes arrive: what is no Kafka may
+send any length.
+"""
+
+LENGTH_BYTES = 4
+_LENGTH = Struct(">i")
+
+
+class Frames:
+    """Cuts a stream of bytes into frames, each of which begins with its length. No I/O.
+
+    The transport writes bytes into :meth:`room`, then :meth:`advance` is called.
+    """
+
+    def __init__(self) -> None:
+        self.whole: deque[bytes | bytearray] = deque()
+        # Set if the stream cannot be Kafka's. Then nothing more is cut.
+        self.error: ValueError | None = None
+        self._small = bytearray(SMALL_BYTES)
+        # How much of ``_small``, or of ``_large`` if there is one, is filled.
+        self._filled_bytes = 0
+        self._large: bytearray | None = None
+        # The length of the frame that ``_large`` is for.
+        self._large_length = 0
+
+    @property
+    def partial_bytes(self) -> int:
+        """How many bytes of an incomplete frame have come."""
+        return self._filled_bytes
+
+    def room(self) -> memoryview:
+        """Return the buffer for the next bytes; never empty."""
+        large = self._large
+        if large is None:
+            return memoryview(self._small)[self._filled_bytes :]
+        if self._filled_bytes == len(large):
+            large.extend(bytes(min(self._filled_bytes, self._large_length - self._filled_bytes)))
+        return memoryview(large)[self._filled_bytes :]
+
+    def advance(self, count: int) -> None:
+        """Take note that *count* bytes were written into the room."""
+        self._filled_bytes += count
+        if self._large is None:
+            self._cut()
+        elif self._filled_bytes == self._large_length:
+            self.whole.append(self._large)
+            self._large = None
+            self._filled_bytes = 0
+
+    def _cut(self) -> None:
+        """Move complete frames out of the small buffer, and start a large one for a long frame."""
+        pos = 0
+        small = self._small
+        while self._filled_bytes - pos >= LENGTH_BYTES and self.error is None:
+            (length,) = _LENGTH.unpack_from(small, pos)
+            if length < 0:
+                self.error = ValueError(f"an answer of {length} bytes")
+            elif pos + LENGTH_BYTES + length <= self._filled_bytes:
+                pos += LENGTH_BYTES + length
+                self.whole.append(bytes(memoryview(small)[pos - length : pos]))
+            elif length + LENGTH_BYTES <= len(small):
+                break
+            else:
+                first_part = memoryview(small)[pos + LENGTH_BYTES : self._filled_bytes]
+                self._large = bytearray(min(length, AT_ONCE_BYTES))
+                self._large_length = length
+                pos = self._filled_bytes
+                self._large[: len(first_part)] = first_part
+                self._filled_bytes = len(first_part)
+                return
+        rest = self._filled_bytes - pos if self.error is None else 0
+        small[:rest] = small[pos : pos + rest]
+        self._filled_bytes = rest
