@@ -22,6 +22,7 @@ from reactive_kafka.broker.consumer.membership.group_parts import (
 from reactive_kafka.broker.error_codes import error_code
 from reactive_kafka.broker.wire.definitions import (
     API_VERSIONS,
+    CONSUMER_GROUP_HEARTBEAT,
     DESCRIBE_CONFIGS,
     JOIN_GROUP,
     LEAVE_GROUP,
@@ -70,6 +71,9 @@ class CoordinatorRequests:
         self.node: int | None = None
         self._client = client
         self._looking_up = asyncio.Lock()
+        # The last heartbeat of the consumer protocol, and its values.
+        self._heartbeat: Request | None = None
+        self._heartbeat_values: Mapping[str, Any] = {}
 
     @property
     def unanswered(self) -> Collection[SentRequest]:
@@ -143,16 +147,32 @@ class CoordinatorRequests:
         connection: Any = ConnectionGroup.COORDINATION
         if api in (JOIN_GROUP, SYNC_GROUP):
             connection = JOINING
-        request = Request(api, values, partial(_versions_to_use, api))
+        request = self._request(api, values)
         doing = f"sending {api.request.name}"
-        # Longer than the longest pause between two lookups.
-        await within(CALL_DEADLINE_S, self.find(), "looking up the coordinator")
+        if self.node is None:
+            # Longer than the longest pause between two lookups.
+            await within(CALL_DEADLINE_S, self.find(), "looking up the coordinator")
         try:
             answer: Answer = await within(deadline_s, self.send(request, connection), doing)
         except MessageEncodeError as error:
             # For example a group_instance_id, which Kafka has since 2.3.
             raise FatalBrokerError(f"the coordinator is too old: {error}") from error
         return answer.values
+
+    def _request(
+        self, api: Api, values: Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
+    ) -> Request:
+        """Return a new request, or the last heartbeat if the next one says the same.
+
+        At rest all of them do, and the last one is encoded already.
+        """
+        versions = partial(_versions_to_use, api)
+        if api is not CONSUMER_GROUP_HEARTBEAT or callable(values):
+            return Request(api, values, versions)
+        if self._heartbeat is None or self._heartbeat_values != values:
+            self._heartbeat = Request(api, values, versions)
+            self._heartbeat_values = values
+        return self._heartbeat
 
     async def session_timeout_s(self) -> float | None:
         values = {

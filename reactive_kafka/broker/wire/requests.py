@@ -65,6 +65,9 @@ async def call(
 class Request:
     """A request before its version is known. The client's ``send`` takes it, and returns an Answer.
 
+    It may be sent again, and is encoded once for each broker whose versions differ from the last
+    one's.
+
     Args:
         api: From the definitions.
         values: As in :func:`call`.
@@ -82,6 +85,9 @@ class Request:
         self.api = api
         self._values = values
         self._versions = versions
+        # The lowest and the highest version of the last broker, and the request for it.
+        self._prepared_for: tuple[int, int] | None = None
+        self._prepared: PreparedRequest | None = None
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> PreparedRequest:
         """Return the request in the highest common version. A connection calls this.
@@ -93,9 +99,13 @@ class Request:
             NoCommonVersionError: There is none.
             MessageEncodeError: The values do not fit this version.
         """
-        version = self._common_version(versions.get(self.api.key))
-        values = self._values(version) if callable(self._values) else self._values
-        return PreparedRequest(self.api, version, values)
+        broker = versions.get(self.api.key)
+        if self._prepared is None or broker != self._prepared_for:
+            version = self._common_version(broker)
+            values = self._values(version) if callable(self._values) else self._values
+            self._prepared = PreparedRequest(self.api, version, values)
+            self._prepared_for = broker
+        return self._prepared
 
     def _common_version(self, broker: tuple[int, int] | None) -> int:
         name = self.api.request.name

@@ -83,7 +83,10 @@ class Played:
             return None
         meaning = meaning_of(answer["error_code"])
         if meaning is HeartbeatAnswer.ACCEPTED:
-            member.answered(answer, now)
+            had_step = self.step is not None or member.next_step() is not None
+            may_have_step = member.answered(answer, now)
+            # The listener is only called after such an answer.
+            assert may_have_step or had_step or member.next_step() is None
         elif meaning is HeartbeatAnswer.REMOVED:
             member.removed(now, WAIT_S)
         elif meaning is HeartbeatAnswer.FENCED:
@@ -347,6 +350,16 @@ def test_heartbeats_are_close_together_after_a_change_and_then_less_so() -> None
     assert played.member.due_at() == 5.0 + SETTLING_BEAT_S
     played.beat(50.0)
     assert 50.0 < played.member.due_at() <= 50.0 + QUICK_BEAT_S
+
+
+def test_only_an_answer_with_news_has_the_listener_called() -> None:
+    played = Played(ConsumerCoordinator(dict(TOPICS)), make_member())
+    member = played.member
+    assert member.answered(played.group.heartbeat(member.heartbeat(), 0.0), 0.0)
+    # The name of the topic is missing: it has to be asked for again.
+    assert member.answered(played.group.heartbeat(member.heartbeat(), 0.0), 0.0)
+    played.settle()
+    assert not member.answered(played.group.heartbeat(member.heartbeat(), 1.0), 1.0)
 
 
 @pytest.mark.parametrize("now", [50.0, 50.01, 50.2499, 50.25, 50.3, 12_345.678])

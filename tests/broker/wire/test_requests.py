@@ -69,6 +69,26 @@ def test_the_highest_common_version_is_chosen(
     assert request.FLEXIBLE_VERSION is (chosen == 4)
 
 
+def test_a_request_that_is_sent_again_is_encoded_again_only_for_other_versions() -> None:
+    asked_for: list[int] = []
+
+    def values(version: int) -> dict[str, Any]:
+        asked_for.append(version)
+        return BEAT
+
+    request = Request(HEARTBEAT, values)
+    first = request.prepare({12: (0, 4)})
+    assert request.prepare({12: (0, 4), 13: (0, 1)}) is first
+    assert asked_for == [4]
+    # Another broker, during an upgrade.
+    older = request.prepare({12: (0, 3)})
+    assert older.API_VERSION == 3
+    assert older.encode() == encode(HEARTBEAT.request, 3, BEAT)
+    assert request.prepare({12: (0, 4)}).encode() == first.encode()
+    with pytest.raises(NoCommonVersionError):
+        request.prepare({})
+
+
 @pytest.mark.parametrize(
     ("of_broker", "wanted", "error"),
     [

@@ -184,11 +184,16 @@ class ConsumerGroupMember:
         self._move("polled")
         self._start_again()
 
-    def answered(self, answer: Mapping[str, Any], now: float) -> None:
-        """Take in the answer to a heartbeat, which has no error."""
+    def answered(self, answer: Mapping[str, Any], now: float) -> bool:
+        """Take in the answer to a heartbeat, which has no error.
+
+        Returns:
+            True if the answer has changed something, or names of topics are missing: there may be
+            a next step.
+        """
         if self.state not in (_S.JOINING, _S.MEMBER):
             # It was removed or stopped while the heartbeat was on its way.
-            return
+            return False
         epoch = answer["member_epoch"]
         assignment = answer["assignment"]
         is_change = epoch != self.epoch or assignment is not None
@@ -210,6 +215,7 @@ class ConsumerGroupMember:
             self._changed_at = now
         self._interval_s = answer["heartbeat_interval_ms"] / 1000
         self._plan_next(now)
+        return is_change or bool(self.unknown_topic_ids())
 
     def refused(self, now: float, wait_s: float) -> None:
         """Send the heartbeat again after *wait_s*: it was refused, or it was not answered."""

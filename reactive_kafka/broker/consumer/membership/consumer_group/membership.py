@@ -194,15 +194,15 @@ class ConsumerGroupMembership:
                     self._refuse(error)
                 continue
             self._take(answer, sent_at)
-            self._calls.wake()
 
     def _take(self, answer: Any, sent_at: float) -> None:
-        """Take in an answer."""
+        """Take in an answer, and have the listener called if there may be a next step."""
         member = self.member
         code = answer["error_code"]
         meaning = meaning_of(code)
+        may_have_step = True
         if meaning is HeartbeatAnswer.ACCEPTED:
-            member.answered(answer, self._now())
+            may_have_step = member.answered(answer, self._now())
             self._waits.progressed()
             self._accepted_at = sent_at
             self._refusal = None
@@ -225,6 +225,8 @@ class ConsumerGroupMembership:
                 group_id = member.settings.group_id
                 refusal = describe_refusal(group_id, code, answer["error_message"])
                 self._refuse(FatalBrokerError(refusal))
+        if may_have_step:
+            self._calls.wake()
 
     async def _leave_overdue(self) -> None:
         """Leave, because nobody polls: other members handle the partitions meanwhile."""
