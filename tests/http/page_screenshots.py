@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,9 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka import App
+from reactive_kafka.http.asgi import make_asgi
+from reactive_kafka.http.server import serve
 from reactive_kafka.testing import MemoryBroker
 from tests.faults.driver import free_port
 from tests.harness.browser_tab import BrowserTab, browser_tab
+from tests.http.applike import FactsApp
+from tests.observe.samples import app, batch, channel, ended, spark
 from tests.pages import ROOT
 
 FOLDER = ROOT / "docs" / "screenshots"
@@ -37,6 +42,7 @@ NAMES = (
     "no-token",
     "no-connection",
     "members",
+    "spark",
 )
 TOKEN = "shown-in-no-picture"
 DIALOG = "document.querySelector('dialog[open]')"
@@ -244,6 +250,7 @@ async def take_all(folder: Path) -> list[str]:
             await _of_trouble(camera)
             await _of_quiet(camera)
             await _of_members(camera)
+            await _of_spark(camera)
     return camera.taken
 
 
@@ -321,6 +328,40 @@ async def _of_members(camera: Camera) -> None:
             await asyncio.sleep(6)
             await tab.run("document.querySelector('.members').scrollIntoView({ block: 'center' })")
             await camera.take("members")
+
+
+async def _of_spark(camera: Camera) -> None:
+    """Show batches of a channel on Spark, two of which run at a time."""
+    outcomes = {4: "failed", 7: "lost"}
+    last = tuple(
+        ended(
+            id=f"{number * 7919:04x}",
+            records=40_000 + number * 631,
+            since_s=14.0 + number % 3 * 6,
+            ended_ago_s=150.0 - number * 15,
+            ended_at=time.time() - 150 + number * 15,
+            outcome=outcomes.get(number, "ok"),
+            reason={4: "ValueError: no such page", 7: "the cluster does not answer"}.get(number),
+            ranges=(f"clicks-{number % 2} [{number + 1}00000, {number + 1}50000)",),
+        )
+        for number in range(9)
+    )
+    running = (
+        batch(id="c0ff", since_s=24.0, ranges=("clicks-1 [1000000, 1050000)",)),
+        batch(id="ad0b", since_s=9.0, tasks_done=1, ranges=("clicks-0 [1100000, 1150000)",)),
+    )
+    facts = app(
+        channel(channel="clicks", topics=("clicks",), group_id="pages", handlers=("shop.pages",)),
+        spark=(spark(channel="clicks", running=running, last=last),),
+    )
+    async with serve(make_asgi(FactsApp(facts)), "127.0.0.1", 0) as server:
+        await camera.tab.see(height=740)
+        await camera.visit(server.url, "/channels/clicks", "Last batches")
+        await camera.tab.run(
+            "[...document.querySelectorAll('h2')].find(one => one.innerText === 'Spark')"
+            ".scrollIntoView({ block: 'start' })"
+        )
+        await camera.take("spark")
 
 
 def main(run: Callable[..., Any] = asyncio.run) -> None:
