@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
+from typing import Any
 
 from reactive_kafka.assignment.assignment import Assignment
 from reactive_kafka.assignment.lifeline import Lifeline
@@ -24,7 +25,8 @@ from reactive_kafka.fetching.budget import EMPTY_POLL, PollRequest
 from reactive_kafka.fetching.fetcher import Fetcher
 from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.partitions.client_context import ClientContext
-from reactive_kafka.tasks import Handle, Work, aligned_wait_s, is_set_within, log_failure
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import Fails, Handle, Work, aligned_wait_s, is_set_within, log_failure
 
 POLL_S = 0.5
 """The longest wait of one poll. A member has to be polled, even if paused or draining."""
@@ -107,6 +109,12 @@ class ClientConnection:
         self._is_closed = False
         # True: the last poll has brought nothing.
         self._is_idle = False
+        # Set by a poll that finds partitions without a position.
+        self._lookup_is_due = asyncio.Event()
+        # The task that polls the client.
+        self._poller: asyncio.Task[Any] | None = None
+        # Partition -> the task that decides what becomes of it, because it cannot be read.
+        self._unreadable: dict[TopicPartition, Handle] = {}
         # A quarter of max_poll_interval_ms. A client that is not polled for that interval leaves
         # its group.
         self._most_wait_s = float(settings.client.get("max_poll_interval_ms", inf)) / 4000
@@ -148,21 +156,38 @@ class ClientConnection:
                 await asyncio.sleep(waits.next_s())
 
     async def _poll_and_check(self, consumer: Consumer) -> None:
-        poller = asyncio.current_task()
-        is_ending = lambda: poller is not None and poller.cancelling() > 0  # noqa: E731
-        name = f"broker check of {self._settings.name}"
-        beside = [Handle(lambda: self._check(consumer), name, self._signals.fail, is_ending)]
+        self._poller = asyncio.current_task()
+        channel = self._settings.name
+        beside = [
+            self._beside(
+                lambda: self._check(consumer), f"broker check of {channel}", self._signals.fail
+            ),
+            self._beside(
+                lambda: self._look_up(consumer), f"position lookup of {channel}", self._signals.fail
+            ),
+        ]
         if (push := self._push_of(consumer)) is not None:
-            name = f"metrics of {self._settings.name}"
-            beside.append(Handle(push, name, log_failure, is_ending))
+            beside.append(self._beside(push, f"metrics of {channel}", log_failure))
         self._lifeline.begin(consumer)
         try:
             await self._poll(consumer)
         finally:
             self._lifeline.end()
+            beside += self._unreadable.values()
             for handle in beside:
                 handle.cancel()
             await asyncio.wait([handle.task for handle in beside])
+            # A task that was cancelled before it began has not removed itself.
+            self._unreadable.clear()
+            self._fetcher.stops.failures.deciding.clear()
+
+    def _beside(self, work: Work, name: str, fails: Fails) -> Handle:
+        """Start a task that runs beside the polls of a client."""
+        return Handle(work, name, fails, self._is_ending)
+
+    def _is_ending(self) -> bool:
+        """Return whether the polls, and all that runs beside them, are being cancelled."""
+        return self._poller is not None and self._poller.cancelling() > 0
 
     def _push_of(self, consumer: Consumer) -> Work | None:
         """Return the task that pushes the metrics of a client; None: there is nothing to push."""
@@ -277,8 +302,7 @@ class ClientConnection:
 
     async def _poll_once(self, consumer: Consumer) -> None:
         if not self._starts.are_done:
-            await self._starts.find()
-            self._fetcher.room.look_again()
+            self._lookup_is_due.set()
         asked = self._fetcher.plan_poll(consumer) if self._signals.is_taking() else EMPTY_POLL
         wait_s = self._wait_s(asked)
         poll = await consumer.poll(asked.budgets, wait_s, asked.most, asked.byte_room)
@@ -290,10 +314,45 @@ class ClientConnection:
             # of it at once.
             await asyncio.sleep(0)
         for partition, error in poll.errors.items():
-            if (
-                fatal := await self._fetcher.stops.failures.cannot_read(partition, error)
-            ) is not None:
+            if partition not in self._unreadable:
+                self._decide_on(partition, error)
+
+    def _decide_on(self, name: TopicPartition, error: BrokerError) -> None:
+        """Decide what becomes of a partition that a poll could not read.
+
+        That may take an answer of its broker. Polls go on meanwhile with the other partitions.
+        """
+
+        failures = self._fetcher.stops.failures
+        failures.deciding.add(name)
+
+        async def decide() -> None:
+            try:
+                fatal = await failures.cannot_read(name, error)
+            finally:
+                self._unreadable.pop(name, None)
+                failures.deciding.discard(name)
+            if fatal is not None:
                 self._signals.fail(fatal)
+            self.wake()
+
+        self._unreadable[name] = self._beside(decide, f"{name} cannot be read", self._signals.fail)
+
+    async def _look_up(self, consumer: Consumer) -> None:
+        """Look up where to read whenever a poll finds partitions without a position.
+
+        It may take long, if a coordinator or a store is slow. Polls go on meanwhile with the
+        partitions that have a position.
+        """
+        while True:
+            await self._lookup_is_due.wait()
+            self._lookup_is_due.clear()
+            read_before = self._starts.table.reading
+            await self._starts.find()
+            self._fetcher.room.look_again()
+            if self._starts.table.reading is not read_before:
+                # A poll that began before asks for none of those that are read since.
+                consumer.wake()
 
     def _wait_s(self, asked: PollRequest) -> float:
         """How long a poll may wait for records."""

@@ -41,10 +41,12 @@ class ReadFailures:
         self._skipped = skipped
         # The partitions whose log could not be read lately, in the order in which that was found.
         self._found: dict[Partition, None] = {}
+        # The partitions for which :meth:`cannot_read` runs, or is about to. They are not fetched.
+        self.deciding: set[TopicPartition] = set()
 
     def held_back(self, now: float) -> set[TopicPartition]:
         """The partitions that are not fetched now."""
-        found = set()
+        found = set(self.deciding)
         for partition in self._found:
             place = partition.fetch.unreadable
             if place is not None and now < place.again_at:

@@ -44,7 +44,7 @@ OWNED = {
     "delivery.workers.pool._start_worker": ("worker 1 of orders",),
     "nacks.handling._finish_in_task": ("failure of orders-0 offset 0",),
     "nacks.handling._take_when_store_answers": ("outcome of orders-0 offset 0",),
-    "channel.client_connection._poll_and_check": ("broker check of orders",),
+    "channel.client_connection._beside": ("broker check of orders", "position lookup of orders"),
     "spark.channel.dispatcher.work_is_there": ("spark batches of orders",),
     "spark.channel.dispatcher._start": ("spark batch 1 of orders",),
     "spark.channel.dispatcher._prepare_next": ("Spark plan of orders",),
