@@ -1,9 +1,9 @@
-"""What may be sent as a value: nothing that has a Record or an event inside. Pure."""
+"""What may be sent as a value: nothing that has a Record, an event or an iterator inside. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
 from functools import lru_cache
 from typing import Any
@@ -22,6 +22,9 @@ RIGHT_FORM = (
     "a Record is what is sent, and so is a CloudEvent; they are no part of a value: "
     "yield them one by one, or return a list of them only"
 )
+# Each channel and each retry reads a value again, and an iterator would be empty by then. What is
+# in it cannot be checked without reading it.
+_READ_ONCE = "it can be read only once, and a value may be read several times: make a list of it"
 
 
 def _is_sent_whole(kind: type) -> bool:
@@ -32,15 +35,19 @@ is_sent_whole: Callable[[Any], bool] = lru_cache(maxsize=1024)(_is_sent_whole)
 """Whether objects of a class are a record by themselves: a Record, or an event."""
 
 
+@lru_cache(maxsize=1024)
+def _is_part_of_no_value(kind: type) -> bool:
+    return is_sent_whole(kind) or issubclass(kind, Iterator)
+
+
 def check_value(sent: Any) -> None:
-    """Check that no Record or event hides inside of a value, or of the value of a Record.
+    """Check that no Record, event or iterator is inside of a value, or of the value of a Record.
 
     Looks at the items of collections, the values of mappings, and the fields of dataclasses, attrs
     classes, pydantic models and msgspec structs, at any depth.
 
     Raises:
-        EncodeError: A Record or an event is inside of it, or a generator: it can be read only
-            once, and has nothing left for another channel or another attempt.
+        EncodeError: A Record, an event or an iterator is inside of it, or it is an iterator.
     """
     value = sent.value if isinstance(sent, Record) else sent
     kind = type(value)
@@ -48,16 +55,23 @@ def check_value(sent: Any) -> None:
         return
     if isinstance(value, Record):
         raise EncodeError(f"the value of a Record is a Record: {RIGHT_FORM}")
+    whole = "a Record's value" if isinstance(sent, Record) else "a value"
+    if isinstance(value, Iterator):
+        raise EncodeError(f"{whole} is an iterator of type {kind.__name__}: {_READ_ONCE}")
     hidden = _hidden_in(value)
+    if isinstance(hidden, Iterator):
+        raise EncodeError(
+            f"an iterator of type {type(hidden).__name__} is inside of {whole} of type"
+            f" {kind.__name__}: {_READ_ONCE}"
+        )
     if hidden is not None:
-        whole = "a Record's value" if isinstance(sent, Record) else "a value"
         raise EncodeError(
             f"a {name_of(hidden)} is inside of {whole} of type {kind.__name__}: {RIGHT_FORM}"
         )
 
 
 def _hidden_in(value: Any) -> Any:
-    """Return the first Record or event inside of *value*; None if there is none."""
+    """Return the first Record, event or iterator inside of *value*; None if there is none."""
     outer: Any = type(value)
     items = _look_into(outer)(value)
     # In the usual case no line of Python runs for each item.
@@ -73,7 +87,7 @@ def _hidden_in(value: Any) -> Any:
             kind: Any = type(item)
             if kind in PLAIN:
                 continue
-            if is_sent_whole(kind):
+            if _is_part_of_no_value(kind):
                 return item
             inner = _look_into(kind)(item)
             if inner and id(item) not in seen and not PLAIN.issuperset(map(type, inner)):
@@ -88,8 +102,6 @@ def _look_into(kind: type) -> Callable[[Any], Collection[Any]]:
     """Return the function that returns the items of a value of this type."""
     if issubclass(kind, _ATOMS):
         return lambda value: ()
-    if issubclass(kind, Generator):
-        return _refuse_generator
     if issubclass(kind, Mapping):
         return lambda value: value.values()
     if issubclass(kind, Collection):
@@ -107,13 +119,6 @@ def _look_into(kind: type) -> Callable[[Any], Collection[Any]]:
         # Extra fields that a pydantic model was given.
         *(getattr(value, "model_extra", None) or {}).values(),
     ]
-
-
-def _refuse_generator(value: Any) -> Collection[Any]:
-    raise EncodeError(
-        "a generator can be read only once, so it is no value: "
-        "return a list, or yield the values one by one"
-    )
 
 
 def name_of(sent: Any) -> str:

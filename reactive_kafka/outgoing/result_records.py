@@ -59,7 +59,7 @@ def records_of(result: Any, *, empty_is_none: bool = False) -> Sequence[Any]:
         empty_is_none: An empty list or tuple is no record; otherwise it is a value.
 
     Raises:
-        EncodeError: A Record or an event is inside of a value, at any depth: see
+        EncodeError: A Record, an event or an iterator is inside of a value, at any depth: see
             :func:`check_value`.
     """
     kind = type(result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import InitVar, dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -22,6 +23,7 @@ RIGHT_FORM = (
     "a Record is what is sent, and so is a CloudEvent; they are no part of a value: yield them one by one, or return "
     "a list of them only"
 )
+READ_ONCE = "it can be read only once, and a value may be read several times: make a list of it"
 
 
 class Invoice(Record):
@@ -133,6 +135,13 @@ DEEPER: list[Callable[[Any], Any]] = [
     lambda value: Struct(value),
 ]
 """They hide that further inside."""
+ITERATORS: list[Callable[[Any], Any]] = [
+    iter,
+    enumerate,
+    lambda items: (item for item in items),
+    lambda items: map(Record, items),
+    lambda items: chain(items, items),
+]
 LISTS: list[Callable[[Any], Any]] = [
     lambda record: [record, 1],
     lambda record: [None, record],
@@ -248,14 +257,28 @@ def test_a_record_is_found_at_any_depth(
     )
 
 
-@pytest.mark.parametrize("wrap", [lambda value: value, Record, *DEEPER])
-def test_a_generator_is_no_value(wrap: Callable[[Any], Any]) -> None:
-    generator = (Record(number) for number in range(3))
-    assert problem_of(wrap(generator)) == (
-        "a generator can be read only once, so it is no value: "
-        "return a list, or yield the values one by one"
+@given(
+    st.lists(NESTED, max_size=2),
+    st.sampled_from(ITERATORS),
+    st.lists(st.sampled_from(DEEPER), min_size=1, max_size=4),
+)
+def test_an_iterator_is_refused_at_any_depth(
+    items: list[Any], read_once: Callable[[Any], Any], around: list[Callable[[Any], Any]]
+) -> None:
+    iterator = read_once([*items, Record(1)])
+    name = type(iterator).__name__
+    alone = f"is an iterator of type {name}: {READ_ONCE}"
+    assert problem_of(iterator) == f"a value {alone}"
+    assert problem_of(Record(iterator)) == f"a Record's value {alone}"
+    value: Any = iterator
+    for wrap in around:
+        value = wrap(value)
+    inside = f"of type {type(value).__name__}: {READ_ONCE}"
+    assert problem_of(value) == f"an iterator of type {name} is inside of a value {inside}"
+    assert (
+        problem_of(Record(value))
+        == f"an iterator of type {name} is inside of a Record's value {inside}"
     )
-    assert len(list(generator)) == 3
 
 
 def test_what_is_unknown_is_left_to_the_serializer_and_a_circle_too() -> None:
