@@ -28,6 +28,10 @@ KeyOf = Callable[[RawRecord], Hashable]
 """Returns the ordering key of a record."""
 
 
+_Piece = tuple[Sequence[RawRecord], int, float]
+"""Records, the arrival number of the first, and when they came."""
+
+
 class Lane:
     """The queued records of one partition: a current piece, and the pieces behind it.
 
@@ -79,8 +83,9 @@ class Lane:
         self.weighed = 0
         # The size of those records in bytes.
         self.weight = 0
-        # (records, arrival number of the first, when they came), the next piece first.
-        self._behind: deque[tuple[Sequence[RawRecord], int, float]] = deque()
+        # The next piece first. A deque takes 700 bytes even if it is empty, so a lane that has
+        # never had a piece behind its current one has no deque: see :meth:`_queue_behind`.
+        self._behind: deque[_Piece] | tuple[()] = ()
         self._waiting_behind = 0
         # Iterates over the current piece: see :meth:`read`.
         self.reading: Iterator[tuple[int, RawRecord]] | None = None
@@ -101,7 +106,7 @@ class Lane:
         if self.state is OPEN and self.cursor >= len(self.records) and not self._behind:
             self._make_current(records, first, now)
         else:
-            self._behind.append((records, first, now))
+            self._queue_behind().append((records, first, now))
             self._waiting_behind += len(records)
 
     def advance(self) -> bool:
@@ -111,9 +116,15 @@ class Lane:
         if self.state is not OPEN or not self._behind:
             self._drop_current()
             return False
-        self._make_current(*self._behind.popleft())
+        self._make_current(*self._queue_behind().popleft())
         self._waiting_behind -= len(self.records)
         return True
+
+    def _queue_behind(self) -> deque[_Piece]:
+        """Return the pieces behind the current one, to change them."""
+        if isinstance(self._behind, tuple):
+            self._behind = deque()
+        return self._behind
 
     def _make_current(self, records: Sequence[RawRecord], first: int, arrived: float) -> None:
         self.records = records
@@ -232,7 +243,7 @@ class Lane:
     def clear(self) -> None:
         """Forget all records that no worker has."""
         self._drop_current()
-        self._behind.clear()
+        self._behind = ()
         self.delayed.clear()
         self._waiting_behind = 0
 
@@ -246,14 +257,14 @@ class Lane:
         """
         if self.cursor < len(self.records):
             rest = self.records[self.cursor :]
-            self._behind.appendleft((rest, self.first + self.cursor, self.arrived))
+            self._queue_behind().appendleft((rest, self.first + self.cursor, self.arrived))
             self._waiting_behind += len(rest)
         self._drop_current()
 
     def put_back(self, record: RawRecord, index: int, key: Hashable = UNKEYED) -> None:
         """Return a taken record to the head of the lane, before all newer records."""
         self.cut()
-        self._behind.appendleft(([record], index, self.arrived))
+        self._queue_behind().appendleft(([record], index, self.arrived))
         self._waiting_behind += 1
 
     def remove(self, index: int) -> RawRecord | None:
@@ -285,7 +296,7 @@ class Lane:
             if first_of_piece > first:
                 position = i
                 break
-        self._behind.insert(position, (records, first, self.arrived))
+        self._queue_behind().insert(position, (records, first, self.arrived))
         self._waiting_behind += len(records)
 
 
