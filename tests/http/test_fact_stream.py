@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,10 +14,12 @@ import httpx
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from reactive_kafka import App
 from reactive_kafka.http.asgi import make_asgi
 from reactive_kafka.http.fact_stream import MOST_STREAMS, StreamPace
 from reactive_kafka.http.http_connection import Limits
 from reactive_kafka.http.server import HttpServer, serve
+from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.http.applike import FactsApp
 from tests.observe.samples import app, channel, outgoing, partition, spark
 
@@ -111,6 +114,37 @@ async def test_facts_are_read_once_for_all_streams_and_never_without_one() -> No
             while count != served.looks:
                 count = served.looks
                 await asyncio.sleep(3 * pace.facts_s)
+
+
+async def test_an_open_page_costs_less_than_a_hundredth_of_a_core() -> None:
+    """An event a second may take 10 ms of processor time. Here many come one after the other."""
+    table = {"group_id": "billing", "auto_offset_reset": "earliest"}
+    service = App({"incoming": {f"orders-{number}": table for number in range(10)}})
+    broker = MemoryBroker()
+    for number in range(10):
+        broker.create_topic(f"orders-{number}", 12)
+
+        @service.incoming(f"orders-{number}")
+        async def take(order: bytes) -> None: ...
+
+    events = 100
+    async with (
+        TestApp(service, broker=broker),
+        serve(make_asgi(service, pace=StreamPace(facts_s=0.002)), HOST, 0) as server,
+    ):
+        reader, writer = await asyncio.open_connection(HOST, server.port)
+        # As the page of a channel asks for it, which has its partitions.
+        writer.write(b"GET /api/stream?partitions=orders-1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        await reader.readuntil(b"event: facts")
+        began = time.process_time()
+        for _ in range(events):
+            data = await reader.readuntil(b"event: facts")
+        spent_s = time.process_time() - began
+        writer.close()
+    assert data.count(b'"lag"') > 20, "ten channels, and the partitions of one"
+    print(f"{spent_s / events * 1000:.2f} ms of processor time for an event")
+    assert spent_s / events < 0.010
+    await broker.close()
 
 
 async def test_a_client_may_leave_partitions_out() -> None:
