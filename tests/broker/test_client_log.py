@@ -24,61 +24,25 @@ from reactive_kafka.broker.aiokafka.client_log import (
 SOURCE = Path(aiokafka.__file__).parent
 LEVELS = {"warning", "warn", "error", "exception", "critical", "fatal", "log"}
 
-BUGS_OF_THE_CLIENT = (
-    "A cycle of length %d was found: %r",
-    "Could not parse member data: %r",
-    "Expected more than one potential consumer for partition %r",
-    "Expected partition %r to be assigned to a consumer",
-    "Partition %r is assigned to more than one consumer",
-    "Partition %r is assigned to multiple consumers following sticky assignment generation %d",
-    "Stickiness is violated for topic %r\nPartition movements for this topic occurred among the following consumer "
-    "pairs:\n%r",
-    "The consumer %r is assigned more partitions than the maximum possible",
-    "Unexpected error in coordinator routine",
-    "Unexpected error in fetcher routine",
-    "Unexpected error in sender routine",
-)
+BUGS_OF_THE_CLIENT = ("Unexpected error in sender routine",)
 """Somebody has to hear of these: they tell more than our events."""
 ANSWERS_THAT_END_A_REQUEST = (
     "'%s' is not a valid topic name",
-    "Attempt to fetch offsets for partition %s failed due to: %s",
     "Could not add consumer group due to unexpected error: %s",
     "Could not add partition %s due to unexpected error: %s",
     "Could not commit offset for partition %s due to unexpected error: %s",
     "Could not end transaction due to unexpected error: %s",
     "Error fetching metadata for topic %s: %s",
     "FindCoordinator Request failed: %s",
-    "Heartbeat failed: %r",
-    "LeaveGroup request failed: %s",
     "No broker metadata found in MetadataResponse -- ignoring.",
-    "Received unknown topic or partition error in ListOffset request for partition %s. The topic/partition may not "
-    "exist or the user may not have Describe access to it.",
     "Unexpected error during InitProducerIdRequest: %s",
-    "Unexpected error from SyncGroup: %s",
-    "Unexpected error in join group '%s' response: %s",
-    "Unexpected error while fetching data: %s",
-    "Unknown error fetching offsets for %s: %s",
 )
 """Answers that are rare, and that brokers give for reasons of many kinds: the line has the code
 next to the request.
 """
-SETTINGS = (
-    "Unrecognized ``auto_offset_reset`` config, using NONE",
-    "client_rack is set to %r but broker only supports FetchRequest v%d (v11+ required for KIP-392 rack-aware "
-    "fetching). The consumer will fall back to fetching from the partition leader.",
-)
-"""What is odd about the configuration, or about the broker that it names."""
 NOT_USED_BY_US = (
-    "Auto offset commit failed: %s",
-    "Failed to commit on finallization: %s",
     "Kafka 0.8.2 quirk -- FindCoordinatorResponse correlation id does not match request. This should go away once at "
     "least one topic has been initialized on the broker",
-    "OffsetCommit failed before join, ignoring: %s",
-    "OffsetCommit failed for group %s - %s",
-    "OffsetCommit failed for group %s due to group error (%s), will rejoin",
-    "OffsetCommit failed for group %s on partition %s with offset %s: %s",
-    "OffsetCommit failed for unauthorized topics %s",
-    "OffsetFetchRequest -- unknown topic %s",
     "Sending username and password in the clear",
     'Unable connect to "%s:%s": %s',
     "Unable connect to node with id %s: %s",
@@ -86,28 +50,22 @@ NOT_USED_BY_US = (
     "Unable to request metadata from node with id %s: %r",
     "Unable to update metadata from %s",
     "Unexpected exception in AIOKafkaConnection",
-    "User provided listener %s for group %s failed on partition assignment: %s",
-    "User provided subscription listener %s for group %s failed on_partitions_revoked",
-    "error in consumer iterator: %s",
     "socket.inet_pton not available on this platform. consider `pip install win_inet_pton`",
 )
-"""We connect, commit, ask for positions and iterate by ourselves, and our listener raises nothing."""
-SINCE_0_15 = (
-    "Attempt to join group %s failed: group.instance.id %s is now owned by another member. This consumer has been "
-    "fenced and must be restarted.",
-    "Heartbeat failed for group %s: group.instance.id %s is now owned by another member. This consumer has been "
-    "fenced and must be restarted.",
-    "Producer metrics collector callback failed",
-    "SyncGroup for group %s failed: group.instance.id %s is now owned by another member. This consumer has been "
-    "fenced and must be restarted.",
-)
-"""Of its own membership and its callbacks for metrics. We use neither."""
+"""Connections and metadata are ours. The others are about old brokers and systems, which we do not
+support.
+"""
+SINCE_0_15 = ("Producer metrics collector callback failed",)
+"""Of its callbacks for metrics, which we do not use."""
+UNUSED_FOLDERS = ("consumer", "coordinator")
+"""Its consumer and the assignors of that. Membership and fetches are ours, so nothing of them logs
+about a client of ours.
+"""
 LOGGERS_SINCE_0_15 = {"aiokafka.producer.message_accumulator"}
 IS_0_14 = aiokafka.__version__.startswith("0.14.")
 STAYS = {
     *BUGS_OF_THE_CLIENT,
     *ANSWERS_THAT_END_A_REQUEST,
-    *SETTINGS,
     *NOT_USED_BY_US,
     *(() if IS_0_14 else SINCE_0_15),
 }
@@ -125,10 +83,19 @@ def logging_calls(tree: ast.AST) -> Iterator[ast.Call]:
                 yield node
 
 
+def used_files() -> list[Path]:
+    """The modules of the client without those of its consumer."""
+    return [
+        path
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path.relative_to(SOURCE).parts[0] not in UNUSED_FOLDERS
+    ]
+
+
 def lines_of_the_client() -> dict[str, str]:
-    """What it logs as a warning or worse -> where."""
+    """What the parts of it that we use log as a warning or worse -> where."""
     found = {}
-    for path in sorted(SOURCE.rglob("*.py")):
+    for path in used_files():
         for call in logging_calls(ast.parse(path.read_text())):
             line, where = call.args[0], f"{path.relative_to(SOURCE)}:{call.lineno}"
             assert isinstance(line, ast.Constant), f"{where} logs something that is no text"
@@ -138,9 +105,9 @@ def lines_of_the_client() -> dict[str, str]:
 
 
 def loggers_of_the_client() -> set[str]:
-    """The names of the loggers that its modules make."""
+    """The names of the loggers that the modules that we use make."""
     found = set()
-    for path in SOURCE.rglob("*.py"):
+    for path in used_files():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("getLogger"):
                 module = ".".join(("aiokafka", *path.relative_to(SOURCE).with_suffix("").parts))
@@ -179,6 +146,21 @@ def test_each_logger_of_the_client_has_the_filter() -> None:
     assert loggers_of_the_client() == set(LOGGERS) - missing
     for name in LOGGERS:
         assert [type(one) for one in logging.getLogger(name).filters].count(QuietFilter) == 1, name
+
+
+def test_lines_of_an_applications_own_consumer_are_all_in_the_log() -> None:
+    with as_ours():
+        assert len(logged("aiokafka.consumer.fetcher", "Failed fetch messages from", times=3)) == 3
+
+
+def test_the_package_does_not_use_the_consumer_of_the_client() -> None:
+    package = Path(reactive_kafka.events.__file__).parent
+    for path in package.rglob("*.py"):
+        text = path.read_text()
+        assert "AIOKafkaConsumer" not in text, path
+        for folder in UNUSED_FOLDERS:
+            assert f"from aiokafka.{folder}" not in text, path
+            assert f"import aiokafka.{folder}" not in text, path
 
 
 PLACES = itertools.count()

@@ -9,24 +9,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 _UNREACHABLE_EVENT = "BrokerUnavailable"
-_MEMBERSHIP_EVENTS = "SessionOver Rebalanced"
 _WRITE_EVENTS = "SendFailed Unwritten TransactionAborted BrokerUnavailable"
 _TOPIC_EVENTS = "TopicMissing NothingMatches NotWritable"
 COVERED_BY_EVENTS: Mapping[str, str] = {
-    "Error sending %s to node": _UNREACHABLE_EVENT,
-    "Group Coordinator Request failed": _UNREACHABLE_EVENT,
-    "Marking the coordinator dead": _UNREACHABLE_EVENT,
-    "Attempt to join group failed due to fatal error": _UNREACHABLE_EVENT,
-    "Failed fetch messages from": _UNREACHABLE_EVENT,
-    "Failed fetch offsets from": _UNREACHABLE_EVENT,
-    "Not authorized to read from topic": f"{_UNREACHABLE_EVENT} ReadFailed",
-    "Heartbeat session expired": _MEMBERSHIP_EVENTS,
-    "Heartbeat send request failed": f"{_UNREACHABLE_EVENT} {_MEMBERSHIP_EVENTS}",
-    "Heartbeat failed for group %s: coordinator": f"{_UNREACHABLE_EVENT} {_MEMBERSHIP_EVENTS}",
-    "Heartbeat failed for group %s because it is rebalancing": "Rebalanced",
-    "Heartbeat failed for group %s: generation id is not": "Rebalanced",
-    "Heartbeat failed: local member_id was not recognized": "Rebalanced",
-    "No partition metadata for topic": _TOPIC_EVENTS,
     "Topic %s not found in cluster metadata": _TOPIC_EVENTS,
     "Topic %s is not available during auto-create": _TOPIC_EVENTS,
     "Topic %s is not authorized for this client": f"{_TOPIC_EVENTS} {_UNREACHABLE_EVENT}",
@@ -77,22 +62,16 @@ LOGGERS = (
     "aiokafka.admin.client",
     "aiokafka.cluster",
     "aiokafka.conn",
-    "aiokafka.consumer.consumer",
-    "aiokafka.consumer.fetcher",
-    "aiokafka.consumer.group_coordinator",
-    "aiokafka.consumer.subscription_state",
-    "aiokafka.coordinator.assignors.abstract",
-    "aiokafka.coordinator.assignors.range",
-    "aiokafka.coordinator.assignors.roundrobin",
-    "aiokafka.coordinator.assignors.sticky.partition_movements",
-    "aiokafka.coordinator.assignors.sticky.sticky_assignor",
     "aiokafka.helpers",
     # Since 0.15.
     "aiokafka.producer.message_accumulator",
     "aiokafka.producer.producer",
     "aiokafka.producer.sender",
 )
-"""The loggers of the client. A filter sees only the lines of the logger that it is attached to."""
+"""The loggers of what we use of the client. Those of its consumer are an application's own.
+
+A filter sees only the lines of the logger that it is attached to.
+"""
 
 _quiet = QuietFilter()
 
