@@ -15,19 +15,18 @@ from reactive_kafka import Channel, Committed, IncomingSettings
 from reactive_kafka.channel.blueprint import ByIteration, ByWorkers, ChannelBlueprint
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.run_services import RunServices
-from reactive_kafka.commit.strategy import strategy_for
-from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.events import CommitFailed, PlanDropped
 from reactive_kafka.tasks import Tasks
 from reactive_kafka.testing import MemoryBroker, VirtualTimeLoop
-from reactive_kafka.tracking.metadata.codec import encode, without_topic
-from reactive_kafka.tracking.plans import PlannedRange
-from reactive_kafka.tracking.tracker import OffsetTracker
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, tp, until
+from tests.commit.engines import strategy_of
 from tests.config.values import assigned_partition
+from tests.delivery.values import workers_that_do_nothing
+from tests.tracking.stored import text_with_plans, without_topic_id
+from tests.tracking.values import planned_range
 
-FIRST, SECOND, LAST = PlannedRange(0, 10), PlannedRange(10, 20), PlannedRange(20, 30)
+FIRST, SECOND, LAST = planned_range(0, 10), planned_range(10, 20), planned_range(20, 30)
 
 
 class Owner:
@@ -37,7 +36,7 @@ class Owner:
         self.channel = channel
         self.recorder = recorder
 
-    def tracker(self, partition: int = 0) -> OffsetTracker:
+    def tracker(self, partition: int = 0) -> Any:
         return next(
             one for one in self.channel.session.clients.trackers() if one.partition == tp(partition)
         )
@@ -69,12 +68,12 @@ async def owning(
         tasks=tasks,
         exit=lambda _: None,
     )
-    no_workers = ByWorkers(lambda setup: ChannelWorkers(), keeps_plans=True)
+    no_workers = ByWorkers(lambda setup: workers_that_do_nothing(), keeps_plans=True)
     consumption = no_workers if keeps_plans else ByIteration()
     channel = ChannelLifecycle(
         ChannelBlueprint(
             settings=settings,
-            strategy=strategy_for(settings),
+            strategy=strategy_of(settings),
             services=services,
             consumption=consumption,
         )
@@ -118,11 +117,7 @@ async def rebalanced(broker: MemoryBroker, owner: Owner) -> None:
 def stored_in(broker: MemoryBroker, partition: int = 0) -> Committed | None:
     """What the group has stored, without the topic's id, which stands beside each plan."""
     found = broker.committed("billing").get(tp(partition))
-    return (
-        None
-        if found is None
-        else Committed(found.offset, without_topic(found.metadata, found.offset))
-    )
+    return None if found is None else without_topic_id(found)
 
 
 # -- from one owner to the next
@@ -134,7 +129,7 @@ async def test_a_plan_of_the_old_topic_cuts_no_batch_of_the_one_that_was_made_an
     topic: str, is_there: bool
 ) -> None:
     async with (
-        broker_with(Committed(10, encode(10, (SECOND,), topic=topic))) as broker,
+        broker_with(Committed(10, text_with_plans(10, SECOND, topic=topic))) as broker,
         owning(broker) as owner,
     ):
         tracker = owner.tracker()
@@ -152,7 +147,7 @@ async def test_the_next_owner_finds_what_was_planned() -> None:
             for planned in (FIRST, SECOND):
                 owner.tracker().plan(planned)
             assert await owner.channel.session.clients.store_plans([owner.tracker()])
-            assert stored_in(broker) == Committed(0, encode(0, (FIRST, SECOND)))
+            assert stored_in(broker) == Committed(0, text_with_plans(0, FIRST, SECOND))
         async with owning(broker) as owner:
             assert owner.tracker().plans == (FIRST, SECOND)
             assert await owner.channel.session.clients.store_plans([owner.tracker()])
@@ -162,7 +157,7 @@ async def test_the_next_owner_finds_what_was_planned() -> None:
 
 @in_virtual_time
 async def test_what_is_done_is_gone_with_the_position_behind_it() -> None:
-    async with broker_with(Committed(0, encode(0, (FIRST,)))) as broker:
+    async with broker_with(Committed(0, text_with_plans(0, FIRST))) as broker:
         async with owning(broker) as owner:
             await until(lambda: owner.tracker().position == 30)
             owner.tracker().settle_range(0, 10)
@@ -173,7 +168,7 @@ async def test_what_is_done_is_gone_with_the_position_behind_it() -> None:
 @in_virtual_time
 async def test_a_partition_that_comes_straight_back_keeps_its_own_plans() -> None:
     async with (
-        broker_with(Committed(0, encode(0, (FIRST,)))) as broker,
+        broker_with(Committed(0, text_with_plans(0, FIRST))) as broker,
         owning(broker, revoke_grace_s=0.1) as owner,
     ):
         tracker = owner.tracker()
@@ -182,13 +177,13 @@ async def test_a_partition_that_comes_straight_back_keeps_its_own_plans() -> Non
         assert owner.tracker() is tracker
         assert tracker.plans == (FIRST, SECOND)
         assert await owner.channel.session.clients.store_plans([tracker])
-        assert stored_in(broker) == Committed(0, encode(0, (FIRST, SECOND)))
+        assert stored_in(broker) == Committed(0, text_with_plans(0, FIRST, SECOND))
 
 
 @in_virtual_time
 async def test_what_has_gone_from_the_group_meanwhile_is_stored_again() -> None:
     async with (
-        broker_with(Committed(0, encode(0, (FIRST,)))) as broker,
+        broker_with(Committed(0, text_with_plans(0, FIRST))) as broker,
         owning(broker, revoke_grace_s=0.1) as owner,
     ):
         tracker = owner.tracker()
@@ -197,7 +192,7 @@ async def test_what_has_gone_from_the_group_meanwhile_is_stored_again() -> None:
         await rebalanced(broker, owner)
         assert owner.tracker() is tracker
         assert await owner.channel.session.clients.store_plans([tracker])
-        assert stored_in(broker) == Committed(0, encode(0, (FIRST,)))
+        assert stored_in(broker) == Committed(0, text_with_plans(0, FIRST))
 
 
 @in_virtual_time
@@ -209,7 +204,7 @@ async def test_each_client_of_a_channel_stores_the_plans_of_its_partitions() -> 
             owner.channel.session.clients.trackers()
         )
         assert [stored_in(broker, one) for one in (0, 1)] == [
-            Committed(0, encode(0, (SECOND,)))
+            Committed(0, text_with_plans(0, SECOND))
         ] * 2
 
 
@@ -223,7 +218,7 @@ async def test_foreign_text_begins_with_the_position_and_stays_beside_it() -> No
         )
         owner.tracker().plan(SECOND)
         assert await owner.channel.session.clients.store_plans([owner.tracker()])
-        assert stored_in(broker) == Committed(10, encode(10, (SECOND,), "stage 3"))
+        assert stored_in(broker) == Committed(10, text_with_plans(10, SECOND, user="stage 3"))
 
 
 # -- what cannot be kept
@@ -231,9 +226,9 @@ async def test_foreign_text_begins_with_the_position_and_stays_beside_it() -> No
 
 @in_virtual_time
 async def test_a_plan_beyond_the_end_of_the_log_is_dropped_with_a_warning() -> None:
-    beyond = PlannedRange(30, 31)
+    beyond = planned_range(30, 31)
     async with (
-        broker_with(Committed(0, encode(0, (FIRST, LAST, beyond)))) as broker,
+        broker_with(Committed(0, text_with_plans(0, FIRST, LAST, beyond))) as broker,
         owning(broker) as owner,
     ):
         assert owner.tracker().plans == (FIRST, LAST)
@@ -252,9 +247,9 @@ async def test_a_plan_beyond_the_end_of_the_log_is_dropped_with_a_warning() -> N
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (encode(0, (FIRST,)), "it belongs to position 0"),
-        (encode(10, (SECOND,))[:-1], "it was changed or cut off"),
-        (encode(10, (SECOND,)).replace("rk1", "rk9"), "version 9 is not known"),
+        (text_with_plans(0, FIRST), "it belongs to position 0"),
+        (text_with_plans(10, SECOND)[:-1], "it was changed or cut off"),
+        (text_with_plans(10, SECOND).replace("rk1", "rk9"), "version 9 is not known"),
     ],
 )
 @in_virtual_time
@@ -270,7 +265,7 @@ async def test_plans_that_cannot_be_read_are_told_and_the_position_is_used(
 @in_virtual_time
 async def test_a_position_that_was_reset_has_no_plans_and_says_so() -> None:
     async with (
-        broker_with(Committed(500, encode(500, (PlannedRange(500, 510),)))) as broker,
+        broker_with(Committed(500, text_with_plans(500, planned_range(500, 510)))) as broker,
         owning(broker) as owner,
     ):
         assert (owner.tracker().start, owner.tracker().plans) == (0, ())
@@ -280,12 +275,15 @@ async def test_a_position_that_was_reset_has_no_plans_and_says_so() -> None:
 
 @in_virtual_time
 async def test_a_place_that_was_sought_has_no_plans() -> None:
-    async with broker_with(Committed(0, encode(0, (FIRST,)))) as broker, owning(broker) as owner:
+    async with (
+        broker_with(Committed(0, text_with_plans(0, FIRST))) as broker,
+        owning(broker) as owner,
+    ):
         await Channel(owner.channel).seek(tp(), 0)
         assert owner.tracker().plans == ()
-        owner.tracker().plan(PlannedRange(0, 5))
+        owner.tracker().plan(planned_range(0, 5))
         assert await owner.channel.session.clients.store_plans([owner.tracker()])
-        assert stored_in(broker) == Committed(0, encode(0, (PlannedRange(0, 5),)))
+        assert stored_in(broker) == Committed(0, text_with_plans(0, planned_range(0, 5)))
 
 
 @in_virtual_time
@@ -293,14 +291,14 @@ async def test_after_two_seeks_plans_are_stored_where_the_group_is() -> None:
     async with broker_with(Committed(20)) as broker, owning(broker) as owner:
         await Channel(owner.channel).seek(tp(), 5)
         await Channel(owner.channel).seek(tp(), 25)
-        owner.tracker().plan(PlannedRange(25, 30))
+        owner.tracker().plan(planned_range(25, 30))
         assert await owner.channel.session.clients.store_plans([owner.tracker()])
-        assert stored_in(broker) == Committed(20, encode(20, (PlannedRange(25, 30),)))
+        assert stored_in(broker) == Committed(20, text_with_plans(20, planned_range(25, 30)))
 
 
 @in_virtual_time
 async def test_a_chosen_start_has_no_plans() -> None:
-    async with broker_with(Committed(0, encode(0, (FIRST,)))) as broker:
+    async with broker_with(Committed(0, text_with_plans(0, FIRST))) as broker:
         chosen = (assigned_partition(tp(), start=0),)
         async with owning(broker, topics=(), assign=chosen) as owner:
             assert owner.tracker().plans == ()
@@ -317,19 +315,19 @@ async def test_a_channel_that_is_restarted_finds_its_plans_where_no_group_assign
         owning(broker, topics=(), assign=(assigned_partition(tp(), start=5),)) as owner,
     ):
         first = owner.tracker()
-        first.plan(PlannedRange(5, 15))
+        first.plan(planned_range(5, 15))
         assert await owner.channel.session.clients.store_plans([first])
         owner.channel.fail(RuntimeError("no"))
         await owner.channel.restart()
         await until(lambda: owner.channel.is_ready, 30)
         assert owner.tracker() is not first
-        assert owner.tracker().plans == (PlannedRange(5, 15),)
+        assert owner.tracker().plans == (planned_range(5, 15),)
 
 
 @in_virtual_time
 async def test_a_channel_that_keeps_no_plans_begins_without_them() -> None:
     async with (
-        broker_with(Committed(0, encode(0, (FIRST,)))) as broker,
+        broker_with(Committed(0, text_with_plans(0, FIRST))) as broker,
         owning(broker, keeps_plans=False) as owner,
     ):
         assert (owner.tracker().plans, owner.dropped) == ((), [])
@@ -347,7 +345,7 @@ async def test_plans_are_stored_in_spite_of_commits_that_fail(error: Any, stored
         owner.tracker().plan(FIRST)
         assert await owner.channel.session.clients.store_plans([owner.tracker()])
         assert len(owner.recorder.of(CommitFailed)) == 4
-        assert stored_in(broker) == Committed(0, encode(0, (FIRST,)))
+        assert stored_in(broker) == Committed(0, text_with_plans(0, FIRST))
 
 
 @in_virtual_time

@@ -5,16 +5,15 @@ from __future__ import annotations
 from reactive_kafka.broker.client import Sight
 from reactive_kafka.channel.reach import Reach
 from reactive_kafka.events import Event, LeadersAway, LeadersBack, TopicFound, TopicMissing
-from reactive_kafka.partitions.table import PartitionTable
 from tests.app.helpers import Recorder, tp
+from tests.partitions.reading import table_of
 
 GONE = Sight(missing=frozenset({"orders"}))
 
 
 def reach_of(recorder: Recorder, *, tells_topics: bool = True) -> Reach:
     """Of a client that has four partitions."""
-    table = PartitionTable()
-    table.assign(1, [tp(number) for number in range(4)])
+    table = table_of(*(tp(number) for number in range(4)))
     return Reach("orders", table, recorder, tells_topics=tells_topics)
 
 

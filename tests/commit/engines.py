@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reactive_kafka import Committed, TopicPartition
+from reactive_kafka import Committed, IncomingSettings, TopicPartition
 from reactive_kafka.commit import commit_engine
-from reactive_kafka.commit.strategy import CommitStrategy, ThrottledCommits
+from reactive_kafka.commit.strategy import CommitStrategy, ThrottledCommits, strategy_for
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.tracking.metadata.pending import MetadataPolicy
 from reactive_kafka.tracking.metadata.user import check_metadata
 from reactive_kafka.tracking.tracker import OffsetTracker
+
+
+def strategy_of(settings: IncomingSettings) -> CommitStrategy:
+    """The strategy that the settings of a channel name."""
+    return strategy_for(settings)
 
 
 class CommitEngine(commit_engine.CommitEngine):

@@ -13,12 +13,12 @@ from reactive_kafka.commit.committer import BACKOFF
 from reactive_kafka.commit.strategy import LatestCommits, NoCommits, ThrottledCommits
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError
 from reactive_kafka.errors import TransientBrokerError as Transient
-from reactive_kafka.tracking.metadata.codec import encode
-from reactive_kafka.tracking.plans import PlannedRange
 from tests.app.helpers import in_virtual_time, now, until
 from tests.commit.test_committer import LATENCY_S, Bench
+from tests.tracking.stored import text_with_plans
+from tests.tracking.values import planned_range
 
-FIRST, SECOND = PlannedRange(0, 10), PlannedRange(10, 20)
+FIRST, SECOND = planned_range(0, 10), planned_range(10, 20)
 AWAY = Transient("away")
 
 
@@ -35,7 +35,7 @@ async def test_plans_are_stored_without_waiting_for_a_tick() -> None:
     async with bench.running():
         assert await bench.committer.store_plans([bench.tracker])
         assert bench.at() == [0.0]
-        assert bench.broker.sent == [Committed(0, encode(0, (FIRST,)))]
+        assert bench.broker.sent == [Committed(0, text_with_plans(0, FIRST))]
         # They are there.
         assert await bench.committer.store_plans([bench.tracker])
         await asyncio.sleep(11)
@@ -48,7 +48,7 @@ async def test_a_position_that_may_move_goes_with_them() -> None:
     bench.settle(10)
     bench.tracker.plan(SECOND)
     assert await bench.committer.store_plans([bench.tracker])
-    assert bench.broker.sent == [Committed(10, encode(10, (SECOND,)))]
+    assert bench.broker.sent == [Committed(10, text_with_plans(10, SECOND))]
     assert bench.confirmed == [10]
 
 
@@ -64,7 +64,7 @@ async def test_they_are_tried_again_and_again_while_that_fails(
     async with bench.running():
         assert await bench.committer.store_plans([bench.tracker])
         assert len(bench.broker.sent) >= 10
-        assert bench.broker.sent[9] == Committed(0, encode(0, (FIRST,)))
+        assert bench.broker.sent[9] == Committed(0, text_with_plans(0, FIRST))
         assert bench.committer.failing is None
         waits = [
             later - earlier for earlier, later in zip(bench.at(), bench.at()[1:], strict=False)
@@ -140,7 +140,7 @@ async def test_a_commit_on_its_way_is_waited_for_and_does_not_count() -> None:
     bench.tracker.plan(SECOND)
     assert await bench.committer.store_plans([bench.tracker])
     assert earlier.done()
-    assert bench.broker.sent == [Committed(10), Committed(10, encode(10, (SECOND,)))]
+    assert bench.broker.sent == [Committed(10), Committed(10, text_with_plans(10, SECOND))]
     assert bench.at() == [0.0, LATENCY_S]
 
 

@@ -22,8 +22,8 @@ from reactive_kafka.commit.strategy import (
     strategy_for,
 )
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.tracking.tracker import OffsetTracker
 from tests.commit.engines import CommitEngine
+from tests.tracking.values import tracker_of
 
 A = TopicPartition("orders", 0)
 NOW = 100.0
@@ -47,9 +47,9 @@ class Derived(LatestCommits):
     """Not the built-in one any more."""
 
 
-def tracked(strategy: CommitStrategy, records: int = 10) -> tuple[CommitEngine, OffsetTracker]:
+def tracked(strategy: CommitStrategy, records: int = 10) -> tuple[CommitEngine, Any]:
     """An engine with one partition, in which records from offset 0 on have been delivered."""
-    engine, tracker = CommitEngine(strategy), OffsetTracker(A, 0)
+    engine, tracker = CommitEngine(strategy), tracker_of(A)
     engine.begin(1, [A])
     engine.replace(tracker)
     tracker.deliver(range(records), records)
@@ -231,7 +231,7 @@ def test_a_strategy_that_raises_for_one_partition_holds_back_no_other(error: Bas
         return progress.safe
 
     engine, tracker = tracked(Custom(raises))
-    other = OffsetTracker(TopicPartition("orders", 1), 0)
+    other = tracker_of(TopicPartition("orders", 1))
     other.deliver(range(2), 2)
     engine.table.assign(engine.generation, [other.partition])
     engine.replace(other)

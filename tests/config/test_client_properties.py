@@ -7,9 +7,7 @@ from typing import Any
 import aiokafka
 import pytest
 
-from reactive_kafka.broker.aiokafka.client_arguments import OF_CONSUMERS
-from reactive_kafka.broker.aiokafka.connections.client_settings import ClientSettings
-from reactive_kafka.config.client_properties import CONSUMER, PRODUCER, PROPERTIES, REFUSED, SIDES
+from reactive_kafka.config.client_properties import PROPERTIES, REFUSED, SIDES
 from tests.config.loading import incoming, loaded, only_problem, outgoing
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----"
@@ -29,17 +27,6 @@ def producer(**properties: Any) -> dict[str, Any]:
     client = dict(loaded(outgoing(**properties)).outgoing["invoices"].client)
     assert client.pop("bootstrap_servers") == "localhost:9092"
     return client
-
-
-def test_every_property_comes_out_as_a_keyword_of_aiokafka_or_of_the_tls_context() -> None:
-    tls = {name for name in SIDES if name.startswith("ssl_")}
-    for side, client in (
-        (CONSUMER, ClientSettings),
-        (PRODUCER, aiokafka.AIOKafkaProducer),
-    ):
-        keywords = inspect.signature(client.__init__).parameters.keys()
-        ours = {name for name, sides in SIDES.items() if side <= sides}
-        assert ours - tls - OF_CONSUMERS <= keywords
 
 
 def test_every_keyword_of_aiokafka_is_a_property_a_key_of_ours_or_refused() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka import TopicPartition
+from reactive_kafka.config.client_properties import CONSUMER, PRODUCER, SIDES
 from reactive_kafka.config.incoming_kinds import AssignedPartition
 from reactive_kafka.config.secrets import Secret
 from reactive_kafka.config.settings import HttpSettings, OutgoingSettings, SparkSettings
@@ -36,6 +37,16 @@ def outgoing_settings(**values: Any) -> OutgoingSettings:
 
 def assigned_partition(partition: TopicPartition, start: int | None = None) -> AssignedPartition:
     return AssignedPartition(partition=partition, start=start)
+
+
+def properties_of_consumers() -> list[str]:
+    """The names, as aiokafka spells them, of the client properties that consumers have."""
+    return sorted(name for name, sides in SIDES.items() if sides >= CONSUMER)
+
+
+def properties_of_producers() -> list[str]:
+    """The same of producers."""
+    return sorted(name for name, sides in SIDES.items() if sides >= PRODUCER)
 
 
 def spark_channel_settings(**values: Any) -> SparkChannelSettings:

@@ -33,8 +33,7 @@ from reactive_kafka.fetching.budget import (
     window,
 )
 from reactive_kafka.fetching.fetch_pauses import PAUSE_AFTER_S, FetchPauses
-from reactive_kafka.partitions.partition import Partition
-from reactive_kafka.tracking.metadata.pending import MetadataPolicy
+from tests.partitions.reading import lone_partition
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))
 
@@ -529,10 +528,6 @@ def test_shares_are_those_of_a_poll_before_which_nobody_changed_any(
 # -- pauses
 
 
-def partitions() -> tuple[Partition, Partition]:
-    return Partition(A, MetadataPolicy()), Partition(B, MetadataPolicy())
-
-
 @given(st.integers(0, 1_000_000))
 def test_a_look_comes_later_where_it_takes_longer_and_never_very_late(holding: int) -> None:
     assert LOOK_S <= look_s(holding) <= LONGEST_LOOK_S
@@ -556,7 +551,7 @@ def test_room_that_is_taken_is_looked_at_when_workers_have_little_to_do_or_it_wa
 
 
 def test_a_partition_without_room_is_paused_only_after_a_while() -> None:
-    pauses, (_, b) = FetchPauses(), partitions()
+    pauses, b = FetchPauses(), lone_partition(B)
     assert pauses.update([b], [A], [], 0.0) == ([], [])
     assert pauses.update([b], [A], [], PAUSE_AFTER_S / 2) == ([], [])
     assert pauses.update([b], [A], [], PAUSE_AFTER_S) == ([B], [])
@@ -565,7 +560,7 @@ def test_a_partition_without_room_is_paused_only_after_a_while() -> None:
 
 
 def test_a_partition_that_had_room_in_between_waits_again_before_it_is_paused() -> None:
-    pauses, (a, _) = FetchPauses(), partitions()
+    pauses, a = FetchPauses(), lone_partition(A)
     pauses.update([a], [], [], 0.0)
     pauses.update([], [A], [], 0.9)
     assert pauses.update([a], [], [], 1.1) == ([], [])
@@ -573,12 +568,12 @@ def test_a_partition_that_had_room_in_between_waits_again_before_it_is_paused() 
 
 
 def test_a_stopped_partition_is_paused_at_once() -> None:
-    a, _ = partitions()
+    a = lone_partition(A)
     assert FetchPauses().update([a], [B], [A], 0.0) == ([A], [])
 
 
 def test_a_paused_partition_is_resumed_as_soon_as_there_is_room() -> None:
-    pauses, (a, _) = FetchPauses(), partitions()
+    pauses, a = FetchPauses(), lone_partition(A)
     pauses.update([a], [], [A], 0.0)
     assert pauses.update([], [A], [], 0.1) == ([], [A])
     assert not a.fetch.is_paused
@@ -587,14 +582,14 @@ def test_a_paused_partition_is_resumed_as_soon_as_there_is_room() -> None:
 def test_a_partition_that_starts_anew_in_the_same_assignment_is_still_paused_and_is_resumed() -> (
     None
 ):
-    pauses, (a, b) = FetchPauses(), partitions()
+    pauses, a, b = FetchPauses(), lone_partition(A), lone_partition(B)
     pauses.update([a, b], [], [A, B], 0.0)
     pauses.update([b], [], [], 1.0)
     assert pauses.update([b], [A], [], 2.0) == ([], [A])
 
 
 def test_what_an_assignment_has_opened_is_paused_again_at_the_client() -> None:
-    pauses, (a, _) = FetchPauses(), partitions()
+    pauses, a = FetchPauses(), lone_partition(A)
     pauses.update([a], [], [A], 0.0)
     # As the table does it when a partition is assigned: the client has forgotten its pauses.
     a.fetch.begin_assignment()

@@ -8,6 +8,7 @@ from reactive_kafka import TopicPartition
 from reactive_kafka.partitions.client_partitions import ClientPartitions
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.table import PartitionTable
+from reactive_kafka.tracking.metadata.pending import MetadataPolicy
 from tests.delivery.values import lane_queue
 from tests.nacks.acknowledgers import make_acknowledger
 from tests.tracking.values import tracker_of
@@ -23,6 +24,18 @@ def partitions_read(*names: TopicPartition) -> ClientPartitions:
         found.start(one, tracker_of(one.id, committed=0))
         found.table.move(one, "read")
     return found
+
+
+def table_of(*names: TopicPartition) -> PartitionTable:
+    """A table of partitions that have just been assigned."""
+    table = PartitionTable()
+    table.assign(1, names)
+    return table
+
+
+def lone_partition(name: TopicPartition) -> Partition:
+    """A partition without a table around it."""
+    return Partition(name, MetadataPolicy())
 
 
 def partition_of(partitions: ClientPartitions, name: TopicPartition) -> Partition:

@@ -4,6 +4,8 @@ gives them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,24 +18,23 @@ from reactive_kafka.partitions.partition import (
     PENDING,
     TRANSITIONS,
     IllegalStateError,
-    Partition,
     PartitionState,
 )
 from reactive_kafka.partitions.start_choice import StartChoice
 from reactive_kafka.partitions.table import PartitionTable
-from reactive_kafka.tracking.metadata.pending import MetadataPolicy
-from reactive_kafka.tracking.tracker import OffsetTracker
+from tests.partitions.reading import lone_partition
+from tests.tracking.values import tracker_of
 
 NAMES = [TopicPartition("orders", number) for number in range(4)]
 A, B, *_ = NAMES
 EVENTS = sorted({event for events in TRANSITIONS.values() for event in events})
 
 
-def started(table: PartitionTable, name: TopicPartition, position: int = 0) -> OffsetTracker:
+def started(table: PartitionTable, name: TopicPartition, position: int = 0) -> Any:
     """Read a partition that was assigned."""
     one = table.get(name)
     assert one is not None
-    tracker = OffsetTracker(name, position)
+    tracker = tracker_of(name, position)
     table.start(one, tracker)
     table.move(one, "read")
     return tracker
@@ -46,7 +47,7 @@ def started(table: PartitionTable, name: TopicPartition, position: int = 0) -> O
 def test_an_event_that_has_no_place_raises_and_changes_nothing(
     state: PartitionState, event: str
 ) -> None:
-    one = Partition(A, MetadataPolicy())
+    one = lone_partition(A)
     one.state = state
     if event in TRANSITIONS[state]:
         one.go(event)
@@ -169,8 +170,8 @@ class IncrementalGroup(RuleBasedStateMachine):
         self.ours: set[TopicPartition] = set()
         # Since the generation.
         self.revoked: dict[TopicPartition, int] = {}
-        self.live: dict[TopicPartition, OffsetTracker] = {}
-        self.closed: list[OffsetTracker] = []
+        self.live: dict[TopicPartition, Any] = {}
+        self.closed: list[Any] = []
 
     @initialize(partitions=st.sets(st.sampled_from(NAMES)))
     def join(self, partitions: set[TopicPartition]) -> None:
@@ -226,7 +227,7 @@ class IncrementalGroup(RuleBasedStateMachine):
             self.closed.append(self.live[name])
             one = self.table.get(name)
             assert one is not None
-            self.live[name] = OffsetTracker(name, 3)
+            self.live[name] = tracker_of(name, 3)
             self.table.start(one, self.live[name])
 
     @invariant()
@@ -265,7 +266,7 @@ def test_the_last_position_that_was_sent_before_a_seek_counts_as_ours_and_the_ne
     tracker.attempted = 5
     one = table.get(A)
     assert one is not None
-    table.start(one, OffsetTracker(A, 20))
+    table.start(one, tracker_of(A, 20))
     table.revoke([A])
     table.assign(2, [A])
     assert table.is_retained(one, committed) is is_ours

@@ -12,8 +12,15 @@ from typing import Any
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from reactive_kafka import App
+from reactive_kafka.clock import SYSTEM_CLOCK
+from reactive_kafka.formats import ChannelSchemas
 from reactive_kafka.observe.health import health
+from reactive_kafka.schemas.schema_registry import Registry
+from reactive_kafka.tasks import Tasks
 from reactive_kafka.testing import TestApp
+from tests.app.helpers import Recorder
+from tests.config.values import schema_registry_settings
+from tests.formats.texts import channel_schemas
 from tests.schemas.server import RegistryServer
 
 VALUE = SerializationContext("orders", MessageField.VALUE)
@@ -47,6 +54,19 @@ async def running(app: App, registry: RegistryServer, **settings: Any) -> AsyncI
             yield test
     finally:
         await broker.close()
+
+
+@asynccontextmanager
+async def schemas_of(registry: RegistryServer) -> AsyncIterator[ChannelSchemas]:
+    """What the channel clicks knows of a registry, without an application around it."""
+    tasks = Tasks()
+    schemas = channel_schemas()
+    settings = schema_registry_settings(url=(registry.url,), timeout_s=2.0)
+    schemas.connect(Registry(settings, SYSTEM_CLOCK, tasks, Recorder()))
+    try:
+        yield schemas
+    finally:
+        await tasks.end(5)
 
 
 async def serialized(serializer: Any, value: Any, context: SerializationContext = VALUE) -> bytes:

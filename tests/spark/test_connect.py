@@ -20,10 +20,6 @@ from reactive_kafka.errors import (
     OffloadError,
     SessionLostError,
 )
-from reactive_kafka.formats import ChannelSchemas, SchemaSource
-from reactive_kafka.formats.json_text import text_source
-from reactive_kafka.formats.registered.schema_questions import ById, Schema
-from reactive_kafka.formats.registered.wire_format import prefix_of
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.batches.payload_schema import payload_schema
 from reactive_kafka.spark.batches.spark_batch import SparkBatch
@@ -33,6 +29,7 @@ from reactive_kafka.spark.session.connect_session import ConnectSession
 from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.spark.session.supervisor import SessionLimits
 from tests.config.values import spark_settings
+from tests.formats.texts import channel_schemas, framed, texts_of
 from tests.harness.spark_cluster import ConnectServer
 from tests.spark.beats import Beats, soon
 from tests.spark.records import CLICKS_0, runner_of, values_of
@@ -182,16 +179,15 @@ class TestOnAServer:
         schema = (
             '{"type": "record", "name": "Click", "fields": [{"name": "page", "type": "string"}]}'
         )
-        schemas, pages = ChannelSchemas("clicks"), list[str]()
-        schemas.answered(ById(1), Schema("AVRO", schema))
+        schemas, pages = channel_schemas({1: schema}), list[str]()
         payload = Payload(
             payload_schema(Click, "@app.spark('clicks')", base64=True),
-            texts=text_source("avro", SchemaSource(schemas, "clicks"), True),
+            texts=texts_of("avro", schemas),
         )
         keep = lambda df, batch: pages.extend(row.page for row in df.collect())  # noqa: E731
         runner = runner_of(connected.engine, keep, payload=payload, schemas=schemas)
         (rejected,) = await runner.run_batch(
-            [values_of(CLICKS_0, [prefix_of(1) + b"\4/a", prefix_of(1) + b"\xff"])], attempt=1
+            [values_of(CLICKS_0, [framed(1, b"\4/a"), framed(1, b"\xff")])], attempt=1
         )
         assert pages == ["/a"]
         assert (rejected.offset, "not data of schema 1" in str(rejected.reason)) == (1, True)

@@ -23,43 +23,28 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from pydantic import BaseModel, Field
 
-from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.errors import OffloadError, RejectedByJobError
-from reactive_kafka.formats import ChannelSchemas, SchemaSource
-from reactive_kafka.formats.json_text import TextSource, text_source
-from reactive_kafka.formats.registered.wire_format import prefix_of
 from reactive_kafka.records import HeaderPairs
-from reactive_kafka.schemas.schema_registry import Registry
 from reactive_kafka.spark.batches.blame import UnfitExecutorsError
 from reactive_kafka.spark.batches.payload_schema import KAFKA_COLUMNS, payload_schema
 from reactive_kafka.spark.batches.spark_batch import Rejected
 from reactive_kafka.spark.batches.spark_function import Payload
 from reactive_kafka.spark.channel.runner import SparkRunner
 from reactive_kafka.spark.session.spark_engine import SparkEngine
-from reactive_kafka.tasks import Tasks
-from tests.app.helpers import Recorder, until
-from tests.config.values import schema_registry_settings
+from tests.app.helpers import until
+from tests.formats.texts import framed, texts_of, texts_that_load
 from tests.schemas import protos
-from tests.schemas.helpers import serialized
+from tests.schemas.helpers import schemas_of, serialized
 from tests.schemas.server import RegistryServer
 
 from .records import CLICKS_0, Raw, on_spark, part_of, runner_of
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def schemas(registry: RegistryServer) -> AsyncIterator[ChannelSchemas]:
+async def schemas(registry: RegistryServer) -> AsyncIterator[Any]:
     """What a channel knows of that registry."""
-    tasks, made = Tasks(), ChannelSchemas("clicks")
-    made.connect(
-        Registry(
-            schema_registry_settings(url=(registry.url,), timeout_s=2.0),
-            SYSTEM_CLOCK,
-            tasks,
-            Recorder(),
-        )
-    )
-    yield made
-    await tasks.end(5)
+    async with schemas_of(registry) as found:
+        yield found
 
 
 class Outcome(NamedTuple):
@@ -77,9 +62,7 @@ class Outcome(NamedTuple):
 def payload_of(
     model: Any, name: str, *, file: str | None = None, show_corrupt: bool = False
 ) -> Payload:
-    texts: TextSource = text_source(
-        name, SchemaSource(ChannelSchemas("clicks"), "clicks", file=file), True
-    )
+    texts = texts_of(name, file=file)
     schema = payload_schema(model, "@app.spark('clicks')", base64=texts.is_binary)
     return Payload(schema, show_corrupt, texts=texts)
 
@@ -96,7 +79,7 @@ def part(values: Sequence[Value]) -> Any:
 
 
 def collecting(
-    engine: SparkEngine, payload: Payload, schemas: ChannelSchemas, **more: Any
+    engine: SparkEngine, payload: Payload, schemas: Any, **more: Any
 ) -> tuple[SparkRunner, list[Any]]:
     rows: list[Any] = []
     function = lambda df, batch: rows.extend(df.orderBy("offset").collect())  # noqa: E731
@@ -104,7 +87,7 @@ def collecting(
 
 
 async def run(
-    engine: SparkEngine, payload: Payload, schemas: ChannelSchemas, values: Sequence[Value]
+    engine: SparkEngine, payload: Payload, schemas: Any, values: Sequence[Value]
 ) -> Outcome:
     runner, rows = collecting(engine, payload, schemas)
     rejected = await runner.run_batch([part(values)], attempt=1)
@@ -172,7 +155,7 @@ VALUE = {
 
 @on_spark
 async def test_an_avro_record_has_the_models_columns(
-    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: ChannelSchemas
+    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: Any
 ) -> None:
     data = await serialized(AvroSerializer(confluent, json.dumps(ORDER)), VALUE)
     found = await run(engine, payload_of(Order, "avro"), schemas, [data])
@@ -202,7 +185,7 @@ class Odd(BaseModel):
 
 @on_spark
 async def test_numbers_times_and_symbols_come_as_they_were_written_or_do_not_fit(
-    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: ChannelSchemas
+    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: Any
 ) -> None:
     fields = [
         {"name": "rate", "type": "double"},
@@ -283,7 +266,7 @@ async def test_each_record_of_a_batch_has_its_own_writers_schema_and_those_that_
     engine: SparkEngine,
     registry: RegistryServer,
     confluent: SchemaRegistryClient,
-    schemas: ChannelSchemas,
+    schemas: Any,
 ) -> None:
     one, two, bare = (AvroSerializer(confluent, text) for text in (ONE, TWO, BARE))
     first, second = (
@@ -297,8 +280,8 @@ async def test_each_record_of_a_batch_has_its_own_writers_schema_and_those_that_
         None,
         b'{"user": 1}',
         first[:-1],
-        prefix_of(99) + b"\2",
-        prefix_of(foreign) + b"{}",
+        framed(99, b"\2"),
+        framed(foreign, b"{}"),
         await serialized(bare, {"page": "/"}),
         first,
     ]
@@ -326,11 +309,11 @@ async def test_each_record_of_a_batch_has_its_own_writers_schema_and_those_that_
 
 @on_spark
 async def test_with_show_the_function_gets_what_cannot_be_decoded_and_waits_for_schemas_all_the_same(
-    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: ChannelSchemas
+    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: Any
 ) -> None:
     good = await serialized(AvroSerializer(confluent, ONE), {"user": 1})
     payload = payload_of(Click, "avro", show_corrupt=True)
-    found = await run(engine, payload, schemas, [good, b"x", prefix_of(9)])
+    found = await run(engine, payload, schemas, [good, b"x", framed(9)])
     assert found.reasons == {}
     assert [(row["user"], row["_corrupt"]) for row in found.rows] == [
         (1, None),
@@ -341,7 +324,7 @@ async def test_with_show_the_function_gets_what_cannot_be_decoded_and_waits_for_
 
 @on_spark
 async def test_a_protobuf_message_has_the_models_columns(
-    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: ChannelSchemas
+    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: Any
 ) -> None:
     class Total(BaseModel):
         cents: int
@@ -390,7 +373,7 @@ async def test_a_protobuf_message_has_the_models_columns(
 
 @on_spark
 async def test_json_with_a_schema_has_the_models_columns(
-    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: ChannelSchemas
+    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: Any
 ) -> None:
     text = json.dumps(
         {"title": "Click", "type": "object", "properties": {"user": {"type": "integer"}}}
@@ -418,7 +401,7 @@ STRUCTURED = (("content-type", b"application/cloudevents+json"),)
 
 @on_spark
 async def test_the_data_of_cloud_events_has_the_models_columns_in_both_modes(
-    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: ChannelSchemas
+    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: Any
 ) -> None:
     envelope = json.dumps({**EVENT, "data": {"user": 1}}).encode()
     values: list[Value] = [
@@ -453,7 +436,7 @@ async def test_a_batch_waits_for_a_registry_that_is_away_and_no_time_of_its_own_
     engine: SparkEngine,
     registry: RegistryServer,
     confluent: SchemaRegistryClient,
-    schemas: ChannelSchemas,
+    schemas: Any,
 ) -> None:
     good = await serialized(AvroSerializer(confluent, ONE), {"user": 1})
     registry.fault = 401
@@ -472,13 +455,13 @@ async def test_a_batch_waits_for_a_registry_that_is_away_and_no_time_of_its_own_
 @on_spark
 @pytest.mark.parametrize("ends", ["cancelled", "no waits"])
 async def test_a_batch_that_waits_for_a_schema_is_given_up_at_once(
-    engine: SparkEngine, registry: RegistryServer, schemas: ChannelSchemas, ends: str
+    engine: SparkEngine, registry: RegistryServer, schemas: Any, ends: str
 ) -> None:
     registry.fault = 500
     runner, rows = collecting(engine, payload_of(Click, "avro"), schemas)
     no_waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     work = asyncio.ensure_future(
-        runner.run_batch([part([prefix_of(7)])], attempt=1, no_waits=no_waits)
+        runner.run_batch([part([framed(7)])], attempt=1, no_waits=no_waits)
     )
     await until(lambda: bool(registry.requests))
     if ends == "cancelled":
@@ -498,11 +481,11 @@ async def test_a_batch_that_waits_for_a_schema_is_given_up_at_once(
 
 @on_spark
 async def test_executors_that_lack_a_package_end_the_channel_and_no_record_is_to_blame(
-    engine: SparkEngine, schemas: ChannelSchemas
+    engine: SparkEngine, schemas: Any
 ) -> None:
     payload = payload_of(Click, "avro")
     # What comes to executors of another version: a name that their package does not have.
-    strange = Payload(payload.schema, texts=TextSource("avro", loaded=_Strange()))
+    strange = Payload(payload.schema, texts=texts_that_load("avro", _Strange()))
     with pytest.raises(OffloadError) as raised:
         await run(engine, strange, schemas, [b"x"])
     assert isinstance(raised.value, UnfitExecutorsError)

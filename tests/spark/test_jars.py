@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.broker.jar_hashes import SHA256
-from reactive_kafka.broker.jars import KafkaUnavailableError
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.spark.session import kafka_source
 from reactive_kafka.spark.session.kafka_source import CONNECTOR, PINNED, brings_connector
+from tests.broker.downloads import cannot_be_had, pinned_jars
 
 # Stands in for Maven: leaves a jar (a zip without files) for each dependency of its POM, and notes
 # each call.
@@ -87,16 +86,14 @@ def test_half_a_set_is_none_and_says_what_maven_could_not_fetch(
     tmp_path: Path, cache: Path
 ) -> None:
     install_maven(tmp_path, ALL[:3])
-    with pytest.raises(KafkaUnavailableError, match="could not fetch Spark's Kafka connector"):
+    with cannot_be_had("could not fetch Spark's Kafka connector"):
         fetch_connector(tmp_path / "jars")
     assert not (tmp_path / "jars").exists()
     assert not [path for path in cache.iterdir() if path.is_dir()]
 
 
 def test_without_maven_it_says_what_to_install(tmp_path: Path, cache: Path) -> None:
-    with pytest.raises(
-        KafkaUnavailableError, match=r"connector is not in .*mvn.*apt-get install maven"
-    ):
+    with cannot_be_had(r"connector is not in .*mvn.*apt-get install maven"):
         fetch_connector(tmp_path)
 
 
@@ -152,7 +149,7 @@ def test_a_jar_by_a_pinned_name_with_another_content_is_refused(tmp_path: Path) 
 
 
 def test_every_jar_of_the_set_is_pinned() -> None:
-    assert set(ALL) <= SHA256.keys()
+    assert set(ALL) <= pinned_jars()
 
 
 def test_a_connector_of_another_spark_is_refused_and_its_own_is_taken(tmp_path: Path) -> None:

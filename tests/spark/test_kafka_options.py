@@ -13,12 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka import IncomingSettings
-from reactive_kafka.config.client_properties import CONSUMER, PRODUCER, SIDES
-from reactive_kafka.config.load import read_settings
-from reactive_kafka.config.settings import OutgoingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.spark.session.java_client import kafka_options, sink_options
-from tests.config.values import secret_of
+from tests.config.loading import loaded
+from tests.config.values import (
+    outgoing_settings,
+    properties_of_consumers,
+    properties_of_producers,
+    secret_of,
+)
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -89,7 +92,7 @@ REFUSED_BY_SPARK = re.compile(
 )
 
 
-@pytest.mark.parametrize("name", sorted(name for name, sides in SIDES.items() if sides >= CONSUMER))
+@pytest.mark.parametrize("name", properties_of_consumers())
 def test_every_property_of_a_consumer_is_translated_left_out_or_refused_by_name(name: str) -> None:
     client: dict[str, Any] = {
         "security_protocol": "SASL_SSL",
@@ -264,23 +267,18 @@ def test_a_file_that_cannot_be_used_is_named(client: Mapping[str, str], text: st
 
 
 def test_an_error_says_where_the_key_stands_and_no_secret() -> None:
-    settings = (
-        read_settings(
-            {
-                "kafka": {
-                    "security.protocol": "SASL_SSL",
-                    "sasl.mechanism": "PLAIN",
-                    "sasl.username": "bill",
-                    "sasl.password": "s3cret",
-                    "ssl_capath": "/",
-                },
-                "incoming": {"clicks": {"group_id": "g", "spark": {"mode": "ranges"}}},
+    settings = loaded(
+        {
+            "kafka": {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "bill",
+                "sasl.password": "s3cret",
+                "ssl_capath": "/",
             },
-            environ={},
-        )
-        .checked()
-        .incoming["clicks"]
-    )
+            "incoming": {"clicks": {"group_id": "g", "spark": {"mode": "ranges"}}},
+        }
+    ).incoming["clicks"]
     with pytest.raises(ConfigError) as refused:
         kafka_options(settings, read)
     assert "[kafka] ssl_capath" in str(refused.value)
@@ -293,7 +291,7 @@ REFUSED_BY_THE_SINK = re.compile(r"kafka\.((key|value)\.serializer|transactional
 
 
 def to_write(more: Mapping[str, Any] | None = None, **client: Any) -> dict[str, str]:
-    settings = OutgoingSettings(name="totals", topic="totals", client=client, **(more or {}))
+    settings = outgoing_settings(name="totals", topic="totals", client=client, **(more or {}))
     return sink_options(settings, WHO, read)
 
 
@@ -327,7 +325,7 @@ def test_a_producer_logs_in_and_trusts_as_the_channel_does() -> None:
     assert made["kafka.sasl.jaas.config"] == f'{PLAIN} required username="bill" password="s3cret";'
 
 
-@pytest.mark.parametrize("name", sorted(name for name, sides in SIDES.items() if sides >= PRODUCER))
+@pytest.mark.parametrize("name", properties_of_producers())
 def test_every_property_of_a_producer_is_translated_left_out_or_refused_by_name(name: str) -> None:
     value = {"linger_ms": 7, "request_timeout_ms": 7, "security_protocol": "SSL"}.get(name, "value")
     files = {"ssl_certfile": "both.pem", "ssl_cafile": "ca.pem", "ssl_keyfile": "ours.key"}

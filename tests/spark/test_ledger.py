@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka import TopicPartition
-from reactive_kafka.cli.spark_progress import bars
 from reactive_kafka.spark.batches.ledger import (
     KEPT_BATCHES,
     BatchRun,
@@ -15,6 +14,7 @@ from reactive_kafka.spark.batches.ledger import (
     share_after,
 )
 from reactive_kafka.spark.batches.spark_batch import spark_range
+from tests.cli.bars import share_of_bar
 
 
 def run_of(start: int = 0, attempt: int = 1) -> BatchRun:
@@ -197,8 +197,7 @@ def shown(kept: Ledger, run: BatchRun) -> float:
     """The share of a running batch, as its bar in the terminal has it."""
     facts = kept.facts(1.0, ready=True, reason=None)
     at = [one.id for one in facts.running].index(run.id)
-    bar = list(bars([facts], 120).columns[1].cells)[at]
-    return bar.completed / bar.total
+    return share_of_bar(facts, at)
 
 
 _looks = st.builds(

@@ -20,13 +20,10 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from reactive_kafka.errors import DecodeError, RejectedByJobError
-from reactive_kafka.formats import ChannelSchemas, SchemaSource
-from reactive_kafka.formats.cloudevents_read import ValueAndHeaders
-from reactive_kafka.formats.decoders import decoder_for, record_decoder_for
-from reactive_kafka.formats.json_text import text_source
 from reactive_kafka.spark.batches.payload_schema import KAFKA_COLUMNS, payload_schema
 from reactive_kafka.spark.batches.spark_function import Payload
 from reactive_kafka.spark.session.spark_engine import SparkEngine
+from tests.formats.texts import channel_schemas, decoder_of_events, decoder_of_values, texts_of
 
 from .records import CLICKS_0, Raw, on_spark, part_of, runner_of
 
@@ -47,23 +44,11 @@ def of_values(model: Any) -> Payload:
 
 
 def of_events(model: Any) -> Payload:
-    texts = text_source("cloudevents", SchemaSource(ChannelSchemas("clicks"), "clicks"), True)
-    return Payload(payload_schema(model, "@app.spark('clicks')"), texts=texts)
+    return Payload(payload_schema(model, "@app.spark('clicks')"), texts=texts_of("cloudevents"))
 
 
-def event_decoder(model: Any) -> Callable[[bytes], Any]:
-    read = record_decoder_for(model, "cloudevents")
-    return lambda value: read(ValueAndHeaders(value, EVENT))
-
-
-def value_decoder(model: Any) -> Callable[[bytes], Any]:
-    decode = decoder_for(model, None)
-    assert decode is not None
-    return decode
-
-
-VALUES = Reader(of_values, value_decoder)
-EVENTS = Reader(of_events, event_decoder, EVENT)
+VALUES = Reader(of_values, decoder_of_values)
+EVENTS = Reader(of_events, lambda model: decoder_of_events(model, EVENT), EVENT)
 
 
 async def by_spark(
@@ -74,9 +59,7 @@ async def by_spark(
     function = lambda df, batch: rows.update(  # noqa: E731
         (row["offset"], row.asDict(recursive=True)) for row in df.collect()
     )  # noqa: E731, RUF100
-    runner = runner_of(
-        engine, function, payload=reader.payload(model), schemas=ChannelSchemas("clicks")
-    )
+    runner = runner_of(engine, function, payload=reader.payload(model), schemas=channel_schemas())
     records = [Raw(at, value=text, headers=reader.headers) for at, text in enumerate(texts)]
     rejected = await runner.run_batch([part_of(CLICKS_0, records)], attempt=1)
     assert all(isinstance(one.reason, RejectedByJobError) for one in rejected or ())

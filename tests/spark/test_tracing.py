@@ -8,10 +8,6 @@ from opentelemetry import trace
 
 from reactive_kafka import IncomingSettings, SparkBatch
 from reactive_kafka.spark.session.spark_engine import SparkEngine
-from reactive_kafka.tracing.call_spans import CallSpans
-from reactive_kafka.tracing.channel_watch import CallWatch
-from reactive_kafka.tracing.clusters import ClusterAttributes
-from reactive_kafka.tracing.tracer import Tracing
 from tests.spark.records import CLICKS_0, Raw, on_spark, part_of, runner_of
 from tests.tracing.helpers import context_of, number_of, producers, provided
 
@@ -28,9 +24,7 @@ async def test_the_function_runs_in_the_span_of_its_run(engine: SparkEngine) -> 
         runner = runner_of(
             engine,
             function,
-            watch=CallWatch(
-                CallSpans(Tracing(spans.tracer), settings, ClusterAttributes("localhost:9092"))
-            ),
+            watch=spans.of_calls(settings),
         )
         for number in (1, 2):
             part = part_of(CLICKS_0, [Raw(0, headers=[producers(number)]), Raw(1)])

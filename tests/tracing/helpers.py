@@ -18,7 +18,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext, format_span_id, format_trace_id
 
+from reactive_kafka import IncomingSettings
 from reactive_kafka.records import HeaderPairs
+from reactive_kafka.tracing.call_spans import CallSpans
+from reactive_kafka.tracing.channel_watch import CallWatch
+from reactive_kafka.tracing.clusters import ClusterAttributes
+from reactive_kafka.tracing.tracer import Tracing
 
 Header = tuple[str, bytes | None]
 
@@ -41,6 +46,11 @@ class Spans:
     def only(self, name: str) -> ReadableSpan:
         (span,) = self.of(name)
         return span
+
+    def of_calls(self, settings: IncomingSettings) -> CallWatch:
+        """Have the calls of a channel make spans."""
+        tracing = Tracing(self.tracer)
+        return CallWatch(CallSpans(tracing, settings, ClusterAttributes("localhost:9092")))
 
     def handling(self) -> list[ReadableSpan]:
         """All but those that settle records."""

@@ -11,10 +11,6 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor
 
 from reactive_kafka import App, MissingExtraError
-from reactive_kafka.delivery.workers.pool import WorkerPool
-from reactive_kafka.memory_channels.memory_target import MemoryTarget
-from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
-from reactive_kafka.outgoing.queue.writer import Writer
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import in_virtual_time, inside, make_broker, running
 from tests.tracing.helpers import Spans, contexts, is_child, producers, provided, traceparent
@@ -67,20 +63,16 @@ async def passed(app: App) -> list[tuple[str, bytes | None]]:
 
 def is_untouched(test: TestApp) -> bool:
     """Whether the hot path is that of a run without tracing."""
-    channels, workers = test.app._run.channels, inside(test.app).session.workers  # type: ignore[union-attr]
-    assert channels is not None
-    assert isinstance(workers, WorkerPool)
+    run: Any = test.app._run
+    channels = run.channels
     invoices, memory = channels.outgoing["invoices"], channels.outgoing["m"]
-    runner: Any = workers._runner
-    assert isinstance(memory, MemoryTarget)
+    workers: Any = inside(test.app).session.workers
     blueprint = inside(test.app).blueprint
     return (
-        runner._invocation.around is None
+        workers._runner._invocation.around is None
         and blueprint.watch is None
         and blueprint.receives is None
         and blueprint.services.connector is channels._services.connector
-        and isinstance(invoices, OutgoingChannel)
-        and isinstance(invoices.writer, Writer)
         and invoices.is_quick
         and invoices.writer.take == invoices.writer._queue.accept
         and memory._traced is None

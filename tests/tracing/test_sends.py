@@ -19,12 +19,10 @@ from reactive_kafka import (
     RejectedRecordError,
     TransientBrokerError,
 )
-from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, receipted
-from reactive_kafka.outgoing.queue.record import OutgoingRecord
-from reactive_kafka.records import RecordBytes
 from reactive_kafka.tracing.send_spans import TracedSend
 from reactive_kafka.tracing.tracer import Tracing
 from tests.app.helpers import in_virtual_time, make_app, now, running, settle_down, tp, until
+from tests.outgoing.receipts import awaited_record
 from tests.tracing.helpers import Spans, contexts, is_child, producers, said, traceparent
 
 WAYS = [{"wait_for_write": True}, {"wait_for_write": False}, {"transactional_id": "billing"}]
@@ -364,9 +362,7 @@ async def test_a_value_is_encoded_once(spans: Spans) -> None:
 def test_a_span_ends_once_though_its_record_is_written_after_it_was_given_up(
     spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
-    receipt = CallbackReceipt(lambda error: None)
-    receipt.expect()
-    waiting = receipted(OutgoingRecord("invoices", RecordBytes(b"x", None, (), None)), receipt)
+    waiting, receipt = awaited_record()
     tracing = Tracing(spans.tracer)
     sent = TracedSend(waiting, tracing.begin("send invoices", tracing.producer, {}), tracing)
     assert not sent.is_over

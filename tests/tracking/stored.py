@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from reactive_kafka import Committed
 from reactive_kafka.tracking.metadata import acks as ack_maps
-from reactive_kafka.tracking.metadata.codec import decode, encode
+from reactive_kafka.tracking.metadata.codec import decode, encode, without_topic
 from reactive_kafka.tracking.plans import PlannedRange
 
 # For the map of the acks.
@@ -24,9 +25,16 @@ class KeptAcks(NamedTuple):
         return self.base <= offset < self.until and offset not in self.still_open
 
 
-def text_with_plans(position: int, *ranges: tuple[int, int], user: str = "") -> str:
+def text_with_plans(
+    position: int, *ranges: tuple[int, int] | PlannedRange, user: str = "", topic: str = ""
+) -> str:
     """What a member stores with a position that has planned these ranges."""
-    return encode(position, tuple(PlannedRange(*one) for one in ranges), user)
+    return encode(position, tuple(PlannedRange(*one) for one in ranges), user, topic=topic)
+
+
+def without_topic_id(found: Committed) -> Committed:
+    """What was stored without the id of the topic, which stands beside plans and kept acks."""
+    return Committed(found.offset, without_topic(found.metadata, found.offset))
 
 
 def text_with_acks(

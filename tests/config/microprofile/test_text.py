@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from random import Random
 
@@ -16,7 +15,7 @@ from reactive_kafka.config.microprofile.properties_syntax import (
     PropertiesError,
     entries,
 )
-from reactive_kafka.spark.session.driver import choose_java, find_javas
+from tests.spark.javas import java_program
 
 SIGNS = st.text(alphabet="ab=: \t\f\\#!\n\r$u0041étn", max_size=40)
 
@@ -204,10 +203,9 @@ def test_any_text_is_read_as_java_itself_reads_it(monkeypatch: pytest.MonkeyPatc
     # Where a test before has used Spark, PySpark takes errors of any Java process for Spark's.
     monkeypatch.setattr(java_gateway, "get_return_value", protocol.get_return_value)
 
-    java = choose_java(find_javas(os.environ))
     (jar,) = (Path(pyspark_folder()) / "jars").glob("py4j-*.jar")
     gateway = JavaGateway.launch_gateway(
-        jarpath=str(jar), java_path=str(java.home / "bin" / "java"), die_on_exit=True
+        jarpath=str(jar), java_path=str(java_program()), die_on_exit=True
     )
     draw = Random(16)
     try:
