@@ -112,8 +112,10 @@ class Assignment:
             # The revocation is over, and its wait for handlers, too. A stop keeps waiting.
             self.drain.end()
         self._owned.assign(generation, partitions)
-        # The answer to a commit that was sent before says nothing about this assignment.
-        self._committer.engine.end_request()
+        if not self._owned.table.is_static:
+            # The answer to a commit that was sent before says nothing about this assignment.
+            # Without a group the client keeps what it has, and only reads more.
+            self._committer.engine.end_request()
         # Work of a partition that did not come back is waited for no longer.
         self.drain.changed()
         self._committer.is_owner = True
@@ -174,6 +176,7 @@ class Assignment:
     def close(self) -> None:
         """No assignment will follow: close every tracker, and answer those who wait."""
         self.drain.end()
+        self._committer.engine.end_request()
         self._owned.close()
 
     # -- letting go

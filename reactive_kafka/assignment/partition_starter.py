@@ -157,7 +157,8 @@ class PartitionStarter:
         has_ranges = partition.ranges is not None
         committed = stored if has_ranges else _if_not_behind(stored, start.position)
         tracker = OffsetTracker(partition.id, start.position, committed=committed)
-        tracker.uncommitted_from = start.position
+        if not choice.is_resumed:
+            tracker.uncommitted_from = start.position
         if has_ranges and stored is not None:
             tracker.uncommitted_from = max(start.position, stored)
         self._track(partition, tracker, stored=stored)

@@ -166,6 +166,7 @@ class ChannelConsumer:
             policy=policy,
             starts=starts_of(settings, self._totals.resume),
             ranges=ranges,
+            unanswered=self._totals.unanswered,
         )
 
     def _make_commits(self, role: ClientRole) -> None:

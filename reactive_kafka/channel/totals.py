@@ -17,6 +17,7 @@ from reactive_kafka.fetching.record_skips import RecordSkips
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Ranges
+from reactive_kafka.tracking.unknown_commits import UnknownCommits
 
 MOST_LEFT = 10_000
 """How many partitions are counted one by one after they were taken from us. A pattern's topics may
@@ -38,6 +39,9 @@ class ChannelTotals:
     # Where the last session ended, in partitions that no group assigns. The next session continues
     # there. At the start that the settings choose it would skip records that were not settled.
     resume: dict[TopicPartition, int] = field(default_factory=dict)
+    # Commits of the sessions before whose answer is missing, in partitions that no group assigns:
+    # one of them may still be stored, over a newer one.
+    unanswered: dict[TopicPartition, UnknownCommits] = field(default_factory=dict)
     # Partition -> what is read of it, where reading ends. Ranges of times are added when a broker
     # has said which offsets they have; a restart of the channel reads the same offsets again.
     ranges: dict[TopicPartition, Ranges] = field(default_factory=dict)

@@ -81,8 +81,14 @@ class CommitEngine:
         self.refusals = Refusals()
 
     def end_request(self) -> None:
-        """The assignment is over: the request in flight says nothing about the next one."""
+        """The assignment is over: the request in flight says nothing about the next one.
+
+        Without a group no broker refuses that request, so it may be stored at any time.
+        """
+        request = self._in_flight
         self._in_flight = None
+        if request is not None and self.table.is_static:
+            self._note_unknown(request)
 
     # -- what is settled and not stored
 
@@ -450,8 +456,10 @@ class CommitEngine:
         if self._in_flight is not request:
             return
         self._in_flight = None
-        if not is_unknown:
-            return
+        if is_unknown:
+            self._note_unknown(request)
+
+    def _note_unknown(self, request: CommitRequest) -> None:
         for pending in request.due:
             partition = self.table.get(pending.partition)
             if partition is not None:

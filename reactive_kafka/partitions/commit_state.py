@@ -22,7 +22,7 @@ class CommitState:
 
     __slots__ = ("behind", "is_void", "metadata", "stored", "unknown")
 
-    def __init__(self, policy: MetadataPolicy) -> None:
+    def __init__(self, policy: MetadataPolicy, unknown: UnknownCommits | None = None) -> None:
         # The group's position, as far as is known; None: none, or none of the log's.
         self.stored: int | None = None
         # Positions that may be stored for a place that was left by a seek.
@@ -30,7 +30,7 @@ class CommitState:
         # Another member had the partition since the request in flight was sent: that request
         # stores nothing for it.
         self.is_void = False
-        self.unknown = UnknownCommits()
+        self.unknown = UnknownCommits() if unknown is None else unknown
         self.metadata = OffsetMetadata(policy)
 
     # -- what an assignment changes
@@ -84,7 +84,11 @@ class CommitState:
             self.behind = NO_POSITIONS
         else:
             self.behind = range(self.unknown.lowest(old.uncommitted_from), old.attempted + 1)
-        self.unknown.starts_elsewhere()
+        is_first = old is None and self.stored is None
+        if is_first and tracker.committed is not None and tracker.committed <= tracker.start:
+            self.unknown.continues()
+        else:
+            self.unknown.starts_elsewhere()
         self.metadata.starts(tracker, old)
         self.stored = tracker.committed if stored is None else stored
 

@@ -14,6 +14,7 @@ from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Ranges
 from reactive_kafka.tracking.metadata.pending import MetadataPolicy
 from reactive_kafka.tracking.tracker import OffsetTracker
+from reactive_kafka.tracking.unknown_commits import UnknownCommits
 
 
 class PartitionState(Enum):
@@ -143,6 +144,7 @@ class Partition:
         policy: MetadataPolicy,
         configured: StartChoice | None = None,
         ranges: Ranges | None = None,
+        unknown: UnknownCommits | None = None,
     ) -> None:
         self.id = id
         # What is read of it; None: all, without an end.
@@ -158,7 +160,7 @@ class Partition:
         self.tracker: OffsetTracker | None = None
         # There is one as long as there is a tracker.
         self.lane: Lane | None = None
-        self.commits = CommitState(policy)
+        self.commits = CommitState(policy, unknown)
         self.start = StartState(configured)
         self.fetch = FetchState()
         self.log = LogState()

@@ -10,6 +10,7 @@ from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Ranges
 from reactive_kafka.tracking.metadata.pending import MetadataPolicy
 from reactive_kafka.tracking.tracker import OffsetTracker
+from reactive_kafka.tracking.unknown_commits import UnknownCommits
 
 
 class PartitionTable:
@@ -25,6 +26,8 @@ class PartitionTable:
         policy: What is stored with their positions.
         starts: partition -> where its first reading starts, by the settings or a restart.
         ranges: partition -> what is read of it, for those that are read up to an end.
+        unanswered: partition -> what is not known of its commits. With *is_static* it outlives the
+            client, because no broker refuses what an earlier one has sent.
     """
 
     def __init__(
@@ -34,13 +37,15 @@ class PartitionTable:
         policy: MetadataPolicy | None = None,
         starts: Mapping[TopicPartition, StartChoice] | None = None,
         ranges: dict[TopicPartition, Ranges] | None = None,
+        unanswered: dict[TopicPartition, UnknownCommits] | None = None,
     ) -> None:
         self.ranges = {} if ranges is None else ranges
         self.policy = MetadataPolicy() if policy is None else policy
         # Of the last assignment.
         self.generation = -1
         self._starts = {} if starts is None else starts
-        self._is_static = is_static
+        self.is_static = is_static
+        self._unanswered = {} if unanswered is None else unanswered
         self._partitions: dict[TopicPartition, Partition] = {}
         self._assignments = 0
         # Lists that each poll needs: they are made again when a partition has moved.
@@ -128,7 +133,7 @@ class PartitionTable:
         for partition in list(self):
             if not partition.is_ours and not self._may_be_retained(partition, generation):
                 partition.commits.metadata.forget_early()
-            if not self._is_static:
+            if not self.is_static:
                 # The broker refuses what comes late from an earlier generation.
                 partition.commits.unknown.end()
             if partition.state is PartitionState.SUSPENDED and partition.id not in added:
@@ -141,7 +146,13 @@ class PartitionTable:
     def _add(self, name: TopicPartition) -> None:
         partition = self._partitions.get(name)
         if partition is None:
-            partition = Partition(name, self.policy, self._starts.get(name), self.ranges.get(name))
+            partition = Partition(
+                name,
+                self.policy,
+                self._starts.get(name),
+                self.ranges.get(name),
+                self._unknown_commits(name),
+            )
             self._partitions[name] = partition
             self._pending = None
         else:
@@ -149,6 +160,11 @@ class PartitionTable:
         partition.assignment = self._assignments
         partition.start.begin_assignment()
         partition.fetch.begin_assignment()
+
+    def _unknown_commits(self, name: TopicPartition) -> UnknownCommits:
+        if not self.is_static:
+            return UnknownCommits()
+        return self._unanswered.setdefault(name, UnknownCommits(is_fenced=False))
 
     def found_range(self, partition: Partition, ranges: Ranges, start: StartChoice) -> None:
         """Read these offsets of a partition only; they are those of a range of times.
@@ -230,7 +246,7 @@ class PartitionTable:
         tracker = partition.left
         if tracker is None:
             return False
-        if self._is_static:
+        if self.is_static:
             return True
         # It is ours again in the next generation, and the group's committed position is one that we
         # wrote. Both halves are needed. An older generation: another member may have owned it.
@@ -243,7 +259,7 @@ class PartitionTable:
 
     def _may_be_retained(self, partition: Partition, generation: int) -> bool:
         """Whether this is the generation right after the one in which the partition was ours."""
-        return self._is_static or generation == partition.generation + 1
+        return self.is_static or generation == partition.generation + 1
 
     def retain(self, partition: Partition, committed: int | None) -> OffsetTracker | None:
         """Let a retained partition commit again; if it is not retained, close its tracker.

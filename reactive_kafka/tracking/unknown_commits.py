@@ -26,11 +26,16 @@ class UnknownCommits:
     Such a commit may land late, over a newer one, and move the position back. So the first commit
     that succeeds after it is sent again, at growing intervals, for as long as the other may be on
     its way.
+
+    Args:
+        is_fenced: The broker refuses what comes late from an assignment that is over. It does so
+            for members of a group, not for a client whose partitions the settings name.
     """
 
-    __slots__ = ("_is_unknown", "_lowest", "_must_repeat", "_repeats")
+    __slots__ = ("_is_fenced", "_is_unknown", "_lowest", "_must_repeat", "_repeats")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_fenced: bool = True) -> None:
+        self._is_fenced = is_fenced
         self._is_unknown = False
         # Of the commit that succeeded behind it; None: none has.
         self._repeats: _Repeats | None = None
@@ -62,6 +67,15 @@ class UnknownCommits:
         self._repeats = None
         self._must_repeat = False
 
+    def continues(self) -> None:
+        """Another client reads on from the position that the group has.
+
+        A commit of the client before it may still land, and nothing may be new here for long. So
+        that position is sent once more, and then at the growing intervals.
+        """
+        self.starts_elsewhere()
+        self._must_repeat = self._is_unknown
+
     def add(self, position: int, *, is_repeated: bool) -> None:
         """It is not known whether a position was stored.
 
@@ -89,7 +103,7 @@ class UnknownCommits:
         if not was_repeated:
             return
         end = repeats.since + REPEAT_UNTIL_S
-        if is_last or now >= end:
+        if now >= end or (is_last and self._is_fenced):
             self.end()
             return
         # Each wait is as long as what has passed since the first success. So this minute costs a

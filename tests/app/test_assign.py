@@ -12,7 +12,7 @@ import pytest
 
 from reactive_kafka import App, Committed, Message, TransientBrokerError
 from reactive_kafka.events import OffsetReset
-from reactive_kafka.testing import MemoryBroker
+from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.handlers import broker_with, keep_messages
 from tests.app.helpers import (
     Recorder,
@@ -204,6 +204,100 @@ async def test_when_the_client_is_built_anew_reading_goes_on_where_it_was_and_no
         await asyncio.sleep(5)
         assert offsets(seen) == [2, 3, 4, 5]
     assert stored(broker) == {0: 6}
+    await broker.close()
+
+
+async def start_again(test: TestApp, how: str) -> None:
+    """End the client of the channel, and wait until the next one reads."""
+    channel = test.app.channel("orders")
+    if how == "stop":
+        await channel.stop()
+        await channel.start()
+    else:
+        test.broker.fail_next("poll", TransientBrokerError("the client is broken"))
+        await until(lambda: facts(test).rebalances["assigned"] == 2, 60)
+    await until(lambda: channel.is_ready, 60)
+
+
+@pytest.mark.parametrize("how", ["stop", "rebuild"])
+@in_virtual_time
+async def test_a_commit_of_the_client_before_that_lands_late_is_written_over(how: str) -> None:
+    """No broker refuses it, because there is no group whose generation it could name."""
+    seen, broker = Seen(), make_broker()
+    broker.answer_timeout_s = 2.0
+    async with running(noting_app(seen, assign=["orders:0:0"]), broker=broker) as test:
+        late = broker.hold("commit")
+        broker.produce("orders", b"", partition=0)
+        await late.arrived()
+        broker.produce("orders", b"", partition=0)
+        await until(lambda: stored(broker) == {0: 2})
+        await start_again(test, how)
+        late.release()
+        await until(lambda: stored(broker) == {0: 1})
+        # Nothing is new, and the position comes back all the same.
+        await until(lambda: stored(broker) == {0: 2}, 10)
+        # By then nothing can be on its way any more.
+        await asyncio.sleep(70)
+        commits = len(broker.commits("billing"))
+        await asyncio.sleep(70)
+        assert (len(broker.commits("billing")), stored(broker)) == (commits, {0: 2})
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_commit_that_is_on_its_way_at_a_stop_is_written_over_if_it_lands_late() -> None:
+    seen, broker = Seen(), make_broker()
+    app = noting_app(seen, assign=["orders:0:0"], drain_timeout="1s")
+    async with running(app, broker=broker) as test:
+        broker.produce("orders", b"", partition=0)
+        await until(lambda: stored(broker) == {0: 1})
+        late = broker.hold("commit")
+        broker.produce("orders", b"", partition=0)
+        await late.arrived()
+        await start_again(test, "stop")
+        broker.produce("orders", b"", partition=0)
+        await until(lambda: stored(broker) == {0: 3})
+        late.release()
+        await until(lambda: stored(broker) == {0: 2})
+        await until(lambda: stored(broker) == {0: 3}, 10)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_what_a_stop_could_not_store_is_committed_after_the_next_start() -> None:
+    seen, broker = Seen(), broker_with(1, began=START)
+    app = noting_app(seen, assign=["orders:0:0"], drain_timeout="1s")
+    async with running(app, broker=broker) as test:
+        await until(lambda: stored(broker) == {0: 1})
+        broker.fail_next("commit", TransientBrokerError("the coordinator moves"), times=200)
+        broker.produce("orders", b"", partition=0)
+        await until(lambda: len(seen) == 2)
+        await test.app.channel("orders").stop()
+        assert stored(broker) == {0: 1}
+        await test.app.channel("orders").start()
+        await until(lambda: stored(broker) == {0: 2}, 60)
+        assert offsets(seen) == [0, 1]
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_commit_is_not_repeated_because_a_partition_was_added_meanwhile() -> None:
+    seen, broker = Seen(), make_broker()
+    app = noting_app(seen, assign=["orders:*"], auto_offset_reset="earliest")
+    async with running(app, broker=broker) as test:
+        await until(lambda: test.app.channel("orders").is_ready)
+        broker.answer_timeout_s = 120.0
+        slow = broker.hold("commit")
+        broker.produce("orders", b"", partition=0)
+        await slow.arrived()
+        before = test.app.channel("orders").assignment
+        broker.create_topic("orders", len(before) + 1)
+        await until(lambda: len(test.app.channel("orders").assignment) > len(before), 60)
+        slow.release()
+        await until(lambda: stored(broker).get(0) == 1)
+        await asyncio.sleep(70)
+        of_first = [entry for entry in broker.commits("billing") if tp(0) in entry.offsets]
+        assert len(of_first) == 1
     await broker.close()
 
 

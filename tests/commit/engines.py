@@ -11,6 +11,7 @@ from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.tracking.metadata.pending import MetadataPolicy
 from reactive_kafka.tracking.metadata.user import check_metadata
 from reactive_kafka.tracking.tracker import OffsetTracker
+from reactive_kafka.tracking.unknown_commits import UnknownCommits
 
 
 def strategy_of(settings: IncomingSettings) -> CommitStrategy:
@@ -26,9 +27,10 @@ class CommitEngine(commit_engine.CommitEngine):
         strategy: CommitStrategy | None = None,
         *,
         is_static: bool = False,
+        unanswered: dict[TopicPartition, UnknownCommits] | None = None,
         metadata: MetadataPolicy | None = None,
     ) -> None:
-        table = PartitionTable(is_static=is_static, policy=metadata)
+        table = PartitionTable(is_static=is_static, policy=metadata, unanswered=unanswered)
         super().__init__(
             ThrottledCommits(5.0) if strategy is None else strategy, table, lambda partition: False
         )

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.commit.commit_engine import CommitRequest
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.tracking.unknown_commits import REPEAT_AFTER_S
+from reactive_kafka.tracking.unknown_commits import REPEAT_AFTER_S, UnknownCommits
 from tests.commit.engines import CommitEngine
 
 NOW = 100.0
@@ -263,6 +263,14 @@ def test_without_a_group_what_was_left_always_comes_straight_back() -> None:
 # -- commits of unknown outcome
 
 
+def reads_on(engine: CommitEngine, position: int, committed: int | None) -> None:
+    """A client without a group reads A from a position on, up to 100."""
+    engine.begin(0, [A])
+    tracker = OffsetTracker(A, position, committed=committed)
+    tracker.deliver(range(position, 100), 100)
+    engine.replace(tracker, committed)
+
+
 def plan_of(engine: CommitEngine, now: float) -> CommitRequest:
     plan = engine.plan(now)
     assert plan is not None
@@ -363,6 +371,55 @@ def test_an_unknown_commit_of_an_earlier_generation_is_nothing_to_fear() -> None
     assert engine.plan(10.0, is_last=True) is None
 
 
+def test_without_a_group_an_unknown_commit_outlives_its_client_and_the_last_commit() -> None:
+    unanswered = dict[TopicPartition, UnknownCommits]()
+    engine = CommitEngine(is_static=True, unanswered=unanswered)
+    reads_on(engine, 0, None)
+    engine.trackers[A].settle_range(0, 2)
+    engine.fail(plan_of(engine, 0.0), is_unknown=True)
+    engine.confirm(plan_of(engine, 5.0), 5.0)
+    last = engine.plan(6.0, is_last=True)
+    assert last is not None
+    engine.confirm(last, 6.0)
+    engine.leave()
+    engine.close()
+    following = CommitEngine(is_static=True, unanswered=unanswered)
+    reads_on(following, 2, 2)
+    again = plan_of(following, 10.0)
+    assert again.offsets == {A: Committed(2)}
+    following.confirm(again, 10.0)
+    assert ends_doubts(following, 0.0)[-1] == 70.0
+
+
+def test_without_a_group_a_request_without_an_answer_at_the_end_counts_as_unknown() -> None:
+    unanswered = dict[TopicPartition, UnknownCommits]()
+    engine = CommitEngine(is_static=True, unanswered=unanswered)
+    reads_on(engine, 0, None)
+    engine.trackers[A].settle(0)
+    plan_of(engine, 0.0)
+    engine.leave()
+    engine.close()
+    following = CommitEngine(is_static=True, unanswered=unanswered)
+    reads_on(following, 1, None)
+    following.trackers[A].settle(0)
+    following.confirm(plan_of(following, 10.0), 10.0)
+    assert following.repeat_at == 10.0 + REPEAT_AFTER_S
+
+
+def test_a_client_that_goes_on_behind_the_group_does_not_commit_before_its_first_record() -> None:
+    """The application had sought back, and was started again."""
+    unanswered = {A: UnknownCommits(is_fenced=False)}
+    unanswered[A].add(3, is_repeated=False)
+    engine = CommitEngine(is_static=True, unanswered=unanswered)
+    engine.begin(0, [A])
+    tracker = OffsetTracker(A, 1)
+    tracker.deliver([1, 2], 3)
+    engine.replace(tracker, 3)
+    assert engine.plan(10.0) is None
+    tracker.settle(0)
+    assert plan_of(engine, 15.0).offsets == {A: Committed(2)}
+
+
 def test_a_seek_back_is_not_held_up_by_an_unknown_commit_of_the_old_place() -> None:
     engine = engine_with(A)
     engine.trackers[A].settle_range(0, 3)
@@ -458,6 +515,63 @@ def test_however_late_an_unknown_commit_lands_the_last_position_is_the_one_that_
     for late in list(broker.on_their_way):
         broker.land(late)
     assert broker.stored == (tracker.committable or None)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(0.1, 6),
+            st.integers(0, 3),
+            st.sampled_from(["ok", "ok", "failed", "unknown: stored", "unknown: late", "restart"]),
+        ),
+        max_size=30,
+    )
+)
+def test_without_a_group_what_lands_late_of_any_client_moves_nothing_back_for_good(
+    steps: list[tuple[float, int, str]],
+) -> None:
+    unanswered = dict[TopicPartition, UnknownCommits]()
+    engine = CommitEngine(is_static=True, unanswered=unanswered)
+    reads_on(engine, 0, None)
+    stored: int | None = None
+    late = list[int]()
+    now = 0.0
+    for wait_s, settles, outcome in steps:
+        now += wait_s
+        tracker = engine.trackers[A]
+        if outcome == "restart":
+            position = tracker.committable
+            engine.leave()
+            engine.close()
+            engine = CommitEngine(is_static=True, unanswered=unanswered)
+            reads_on(engine, position, stored)
+            continue
+        tracker.settle_range(tracker.base, tracker.base + settles)
+        plan = engine.plan(now)
+        if plan is None:
+            continue
+        position = plan.offsets[A].offset
+        assert stored is None or position >= stored
+        if outcome in ("ok", "unknown: stored"):
+            stored = position
+        if outcome == "ok":
+            engine.confirm(plan, now)
+            continue
+        if outcome == "unknown: late":
+            late.append(position)
+        engine.fail(plan, is_unknown=outcome != "failed")
+    # What comes last is stored, and only then all that is late lands.
+    tracker = engine.trackers[A]
+    tracker.settle(tracker.base)
+    engine.confirm(plan_of(engine, now), now)
+    stored = min([tracker.committable, *late])
+    while (at := engine.repeat_at) is not None:
+        now = max(now, at)
+        plan = plan_of(engine, now)
+        engine.confirm(plan, now)
+        stored = plan.offsets[A].offset
+    assert stored == tracker.committable
 
 
 class GroupModel(RuleBasedStateMachine):

@@ -17,6 +17,8 @@ from typing import Any, Literal, NamedTuple
 from tests.simulation.history import Event, Partition
 
 NEVER = 10**12
+REPEATS_S = 3.0
+"""After a commit of unknown outcome the next one is sent again this soon, and then ever later."""
 _OF_A_RECORD = frozenset(
     {"begin", "end", "aside", "ack", "ignored", "letter", "copy", "compacted", "skipped", "row"}
 )
@@ -74,6 +76,8 @@ class Promise:
         poison_cancels: A handler that takes too long is cancelled, and its place is another's.
         latest: Where nothing is committed, reading begins at the end of the log.
         incremental: A rebalance moves some partitions and leaves the others.
+        fenced: The broker refuses commits of an assignment that is over; false where the settings
+            name the partitions.
         broadcast: Each record has a second handler, which is to be through with it, too.
         filters: Some records are skipped: see several_draw.py.
         selects_headers: They are skipped by their headers, before anything can note it.
@@ -115,6 +119,7 @@ class Promise:
     latest: bool = False
     graceful: bool = False
     incremental: bool = False
+    fenced: bool = True
     broadcast: bool = False
     filters: bool = False
     selects_headers: bool = False
@@ -264,6 +269,7 @@ def check(case: Case) -> list[Violation]:
         _owner,
         _one_request,
         _no_going_back,
+        _put_right,
         _identity,
         _order,
         _complete,
@@ -390,20 +396,30 @@ def _safety(history: History) -> Iterator[Violation]:
 def _owner(history: History) -> Iterator[Violation]:
     """I4: what is stored was sent by the application that had the partition last; in a store its
     token says that.
+
+    Without a group no broker refuses what a client has sent that is gone since. No client can take
+    that back, but the next one can send its own again: that is :func:`_put_right`.
     """
     if history.promise.store:
         return
     owners: dict[Partition, tuple[str, int]] = {}
     senders: dict[int, tuple[str, int]] = {}
+    left: set[tuple[str, int]] = set()
+    crashed: set[str] = set()
     for index, event in enumerate(history.events):
-        if event.kind == "assigned":
+        if event.kind == "member" and event.note == "crash":
+            crashed.add(event.who)
+        elif event.kind == "left":
+            left.add((event.who, event.client))
+        elif event.kind == "assigned":
             owners[event.tp] = event.who, event.client
         elif event.kind == "send":
             senders[event.call] = event.who, event.client
         elif event.kind == "commit":
             sender = senders.get(event.call, ("nobody", 0))
             had = owners.get(event.tp, ("nobody", 0))
-            if had != sender:
+            is_gone = sender in left or sender[0] in crashed
+            if had != sender and (history.promise.fenced or not is_gone):
                 yield Violation(
                     "I4",
                     f"{_name(event.tp)}: {_client(*sender)} committed {event.offset}, {_client(*had)} has it",
@@ -466,6 +482,67 @@ def _no_going_back(history: History) -> Iterator[Violation]:
             elif event.call in late and sent.get(event.call, index) < moved.get(event.tp, -1):
                 # It was sent before the seek, and what follows goes back behind it.
                 restarted.add(event.tp)
+
+
+def _put_right(history: History) -> Iterator[Violation]:
+    """I5: a request that was given up comes late and moves the position back, and the application
+    that has sent it sends the newest one again; so it does through all of its clients.
+
+    It waits no longer for that than has passed since it has sent the first one. Whatever disturbs
+    the commits meanwhile excuses it.
+    """
+    sent: dict[int, Event] = {}
+    given_up: set[int] = set()
+    owners: dict[Partition, str] = {}
+    stored: dict[Partition, int] = {}
+    faults = _spans(history, harmless="commit-late")
+    for index, event in history.of("send", "answer", "assigned", "commit"):
+        if event.kind == "send":
+            sent[event.call] = event
+        elif event.kind == "answer":
+            given_up.add(event.call)
+        elif event.kind == "assigned":
+            owners[event.tp] = event.who
+        else:
+            before = stored.get(event.tp, -1)
+            stored[event.tp] = event.offset
+            request = sent.get(event.call)
+            if event.offset >= before or event.call not in given_up or request is None:
+                continue
+            if request.who != owners.get(event.tp):
+                continue
+            until = event.at + (event.at - request.at) + history.promise.tick_s + REPEATS_S
+            if not _is_left_alone(history, event, request.at, until, faults):
+                continue
+            if not any(
+                event.at <= other.at <= until and other.tp == event.tp and other.offset >= before
+                for at, other in history.of("commit")
+                if at > index
+            ):
+                text = f"{_name(event.tp)}: a late request moved {before} back to {event.offset}"
+                yield Violation("I5", f"{text}, and nobody put that right", index)
+
+
+def _is_left_alone(
+    history: History,
+    landed: Event,
+    since: float,
+    until: float,
+    faults: Sequence[tuple[float, float]],
+) -> bool:
+    """Whether an application could commit a partition all the time after a late request landed, and
+    had no reason to go back in it.
+    """
+    if history.events[-1].at <= until or any(
+        start <= until and landed.at <= end for start, end in faults
+    ):
+        return False
+    for _, event in history.of("assigned", "revoked", "left", "failed", "reset", "member"):
+        of_it = event.tp in (landed.tp, ("", -1))
+        start = since if event.kind == "reset" else landed.at
+        if of_it and start <= event.at <= until:
+            return False
+    return True
 
 
 def _identity(history: History) -> Iterator[Violation]:

@@ -422,14 +422,38 @@ MUTANTS = (
     Mutant(
         "a failed commit counts",
         ENGINE,
-        "        self._in_flight = None\n        if not is_unknown:",
-        "        self._in_flight = None\n        self.confirm(request, 0.0)\n        if not is_unknown:",
+        "        self._in_flight = None\n        if is_unknown:",
+        "        self._in_flight = None\n        self.confirm(request, 0.0)\n        if is_unknown:",
     ),
     Mutant(
         "an unknown outcome is taken for failure",
         ENGINE,
-        "        if not is_unknown:\n            return\n",
-        "        return\n",
+        "        if is_unknown:\n            self._note_unknown(request)\n",
+        "",
+    ),
+    Mutant(
+        "without a group what is unknown ends with the last commit",
+        UNKNOWN,
+        "if now >= end or (is_last and self._is_fenced):",
+        "if now >= end or is_last:",
+    ),
+    Mutant(
+        "without a group what is unknown ends with its client",
+        TABLE,
+        "return self._unanswered.setdefault(name, UnknownCommits(is_fenced=False))",
+        "return UnknownCommits(is_fenced=False)",
+    ),
+    Mutant(
+        "without a group a request on its way is forgotten at the end",
+        ENGINE,
+        "if request is not None and self.table.is_static:",
+        "if False:",
+    ),
+    Mutant(
+        "what a stop could not store waits for the next record",
+        STARTING,
+        "        if not choice.is_resumed:\n",
+        "        if True:\n",
     ),
     Mutant(
         "the first success ends what is unknown",

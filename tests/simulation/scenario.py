@@ -283,7 +283,17 @@ def _static(scenario: Scenario) -> Scenario:
     settings = {**scenario.settings, "assign": [f"{TOPIC}:*"]}
     settings.pop("consumers", None)
     faults = tuple(fault for fault in scenario.faults if fault.kind != "join")
+    faults += tuple(_stops_while_a_commit_is_late(scenario))
     return replace(scenario, membership="static", members=1, settings=settings, faults=faults)
+
+
+def _stops_while_a_commit_is_late(scenario: Scenario) -> Iterator[Fault]:
+    """For some of the static ones: nobody refuses what comes late from the client before."""
+    dice = random.Random(f"stops while a commit is late {scenario.seed}")
+    if dice.random() < 0.5 and not scenario.graceful:
+        at = dice.uniform(0.5, scenario.lasts_s / 2)
+        yield Fault("commit-late", at, 0, dice.choice([4.0, 6.0]), 1, dice.random())
+        yield Fault("stop-start", at + dice.uniform(0.1, 3.0), 0, 0.0, 1, dice.random())
 
 
 def _settings(dice: random.Random, mode: Mode, features: frozenset[str]) -> dict[str, Any]:

@@ -372,6 +372,45 @@ def test_a_request_that_was_given_up_may_come_late() -> None:
     assert broken(case(assigned(), handled(0, 1, 2), late)) == set()
 
 
+@pytest.mark.parametrize(("again_at", "found"), [(20.0, set()), (30.0, {"I5"})])
+def test_a_late_request_that_moves_the_position_back_is_followed_by_the_newest_one_again(
+    again_at: float, found: set[str]
+) -> None:
+    late = [
+        Event(8.0, "send", "A1", TP, 2, call=1),
+        Event(10.0, "answer", "A1", note="unknown", call=1),
+        *(event._replace(at=11.0) for event in commit(3, 2)),
+        Event(12.0, "commit", "", TP, 2, call=1),
+        *(event._replace(at=again_at) for event in commit(3, 3)),
+        Event(40.0, "healed"),
+    ]
+    assert broken(case(assigned(), handled(0, 1, 2), late)) == found
+
+
+@pytest.mark.parametrize("gone", ["left", "crashed", ""])
+@pytest.mark.parametrize("fenced", [True, False])
+def test_without_a_group_nobody_refuses_what_comes_late_from_a_client_that_is_gone(
+    fenced: bool, gone: str
+) -> None:
+    ends = {
+        "left": [Event(0.0, "left", "A1", client=1)],
+        "crashed": [Event(0.0, "member", "A1", note="crash")],
+        "": [],
+    }
+    late = [
+        Event(0.0, "send", "A1", TP, 2, call=1, client=1),
+        Event(0.0, "answer", "A1", note="unknown", call=1),
+        *ends[gone],
+        assigned("A2", 2),
+        Event(0.0, "commit", "", TP, 2, call=1),
+        *handled(2, who="A2"),
+        *commit(3, 3, who="A2"),
+    ]
+    first = assigned()._replace(client=1)
+    found = broken(case(first, handled(0, 1), late, promise=Promise(fenced=fenced)))
+    assert ("I4" in found) == (fenced or not gone)
+
+
 @pytest.mark.parametrize(("seeks", "found"), [(True, set()), (False, {"I5"})])
 def test_a_request_of_before_a_seek_may_land_after_the_first_position_that_is_lower(
     seeks: bool, found: set[str]

@@ -590,6 +590,7 @@ def promise(scenario: Scenario) -> Promise:
         latest=settings["auto_offset_reset"] == "latest",
         graceful=scenario.graceful,
         incremental=scenario.membership in INCREMENTAL,
+        fenced=scenario.membership != "static",
         broadcast="aside" in scenario.several,
         filters=scenario.filters,
         selects_headers=scenario.filters and scenario.selects == "headers",
