@@ -204,6 +204,7 @@ class OperatorActions:
             wanted = TopicPartition(asked.topic, asked.partition)
             if wanted not in ours:
                 raise _not_ours(channel, wanted)
+            _check_end(channel, wanted, asked.where)
             ours = [wanted]
         elif not ours:
             raise _not_ours(channel, f"no partition of {asked.topic}")
@@ -330,6 +331,22 @@ def _not_ours(channel: Channel, what: object) -> ActionError:
         ),
         NOT_ASSIGNED,
     )
+
+
+def _check_end(channel: Channel, place: TopicPartition, where: object) -> None:
+    """Refuse an offset behind the end of the log, as far as that is known: it is a typo.
+
+    Kafka has no such position. ``auto_offset_reset`` would choose another one, which may be the
+    beginning.
+    """
+    ends = {one.partition: one.log_end for one in channel.facts().partitions}
+    log_end = ends.get(place)
+    if isinstance(where, int) and log_end is not None and where > log_end:
+        raise ActionError(
+            409,
+            f"{place} ends at offset {log_end}: there is no offset {where}, and auto_offset_reset "
+            'would choose another one; "end" is the end',
+        )
 
 
 def _outcome(status: int) -> _Outcome:

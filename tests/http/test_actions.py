@@ -170,6 +170,26 @@ async def test_a_seek_reads_on_elsewhere(
         assert service.handled == handled
 
 
+async def test_a_seek_behind_the_end_of_the_log_is_refused_and_repeats_nothing(
+    service: Service,
+) -> None:
+    async with service.running() as test:
+        for value in "abc":
+            await test.send("orders", value, partition=0)
+        await test.settled()
+        body = {"topic": "orders", "partition": 0, "offset": 33}
+        answer = await service.post("/api/channels/orders/seek", body)
+        assert answer.status_code == 409
+        assert answer.json()["error"].startswith(
+            "orders-0 ends at offset 3: there is no offset 33, and auto_offset_reset would choose"
+        )
+        answer = await service.post("/api/channels/orders/seek", {**body, "offset": 3})
+        assert answer.status_code == 200
+        await test.send("orders", "d", partition=0)
+        await test.settled()
+        assert service.handled == ["a", "b", "c", "d"]
+
+
 async def test_a_seek_of_a_partition_of_another_member_says_so(service: Service) -> None:
     async with service.running():
         body = {"topic": "orders", "partition": 7, "offset": 0}
