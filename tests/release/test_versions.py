@@ -46,6 +46,22 @@ def test_the_page_names_the_versions_of_kafka_that_tests_start() -> None:
     assert tested == [KAFKA_VERSION, *OTHER_VERSIONS]
 
 
+def test_other_pages_name_no_version_of_kafka_that_tests_do_not_run() -> None:
+    named = {
+        version
+        for page in (ROOT / "docs").rglob("*.md")
+        for version in re.findall(
+            r"(?:Apache Kafka|apache/kafka:) ?(\d+\.\d+\.\d+)", page.read_text()
+        )
+    }
+    assert named <= {KAFKA_VERSION, *OTHER_VERSIONS}
+
+
+def test_the_answer_about_brokers_is_what_is_supported() -> None:
+    (oldest,) = re.findall(r"\| Apache Kafka \| (\S+) and newer \|", PAGE)
+    assert f"Apache Kafka {oldest} and newer" in (ROOT / "docs/faq.md").read_text()
+
+
 def test_the_page_names_the_versions_that_are_allowed() -> None:
     (aiokafka,) = [one for one in PROJECT["dependencies"] if one.startswith("aiokafka")]
     assert aiokafka == "aiokafka>=0.14,<0.16"
