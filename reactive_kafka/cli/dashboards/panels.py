@@ -52,6 +52,14 @@ def _rate(name: str, by: str = "channel") -> str:
     return f"sum by ({by}) (rate(reactive_kafka_{name}{SEEN}[$__rate_interval]))"
 
 
+def _most(name: str) -> str:
+    return f"max by (channel) (reactive_kafka_{name}{SEEN})"
+
+
+def _increase(name: str, by: str, of: str = SEEN) -> str:
+    return f"sum by ({by}) (increase(reactive_kafka_{name}{of}[$__rate_interval]))"
+
+
 def _in_range(name: str) -> str:
     return f"sum(increase(reactive_kafka_{name}{SEEN}[$__range]))"
 
@@ -126,12 +134,7 @@ ROWS = (
                 "Oldest record without a verdict",
                 "Above unprocessed_record_max_age it is poison.",
                 "s",
-                (
-                    Query(
-                        f"max by (channel) (reactive_kafka_oldest_unacked_age_seconds{SEEN})",
-                        "{{channel}}",
-                    ),
-                ),
+                (Query(_most("oldest_unacked_age_seconds"), "{{channel}}"),),
             ),
         ),
     ),
@@ -223,8 +226,7 @@ ROWS = (
                 "short",
                 (
                     Query(
-                        "sum by (channel, kind) "
-                        f"(increase(reactive_kafka_rebalances_total{SEEN}[$__rate_interval]))",
+                        _increase("rebalances_total", "channel, kind"),
                         "{{channel}} {{kind}}",
                     ),
                 ),
@@ -280,12 +282,7 @@ ROWS = (
                 "Oldest event of the outbox",
                 "How long the first event has waited. It grows while nothing is relayed.",
                 "s",
-                (
-                    Query(
-                        f"max by (channel) (reactive_kafka_outbox_oldest_age_seconds{SEEN})",
-                        "{{channel}}",
-                    ),
-                ),
+                (Query(_most("outbox_oldest_age_seconds"), "{{channel}}"),),
             ),
             Panel(
                 "Outputs lost",
@@ -328,8 +325,7 @@ ROWS = (
                 "short",
                 (
                     Query(
-                        "sum by (action, outcome) "
-                        f"(increase(reactive_kafka_actions_total{HERE}[$__rate_interval]))",
+                        _increase("actions_total", "action, outcome", HERE),
                         "{{action}} {{outcome}}",
                     ),
                 ),
