@@ -13,8 +13,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -134,6 +142,56 @@ class Service:
         return process
 
 
+@contextmanager
+def cleaned_up(services: Iterable[Service]) -> Iterator[None]:
+    """Have no service run after the block. Show what they said if something took too long."""
+    services = list(services)
+    try:
+        yield
+    except TimeoutError:
+        for service in services:
+            print(service.said, file=sys.stderr)
+        raise
+    finally:
+        for service in services:
+            service.clean_up()
+
+
+class Traffic:
+    """What is sent again and again, also while services are killed.
+
+    Args:
+        send: Sends something, and notes what the broker has confirmed.
+        per_second: How often, on average.
+        draw: Draws the moments.
+
+    Attributes:
+        is_over: Whether to stop.
+    """
+
+    def __init__(
+        self, send: Callable[[], Awaitable[None]], per_second: float, draw: random.Random
+    ) -> None:
+        self._send = send
+        self._per_second = per_second
+        self._draw = draw
+        self._sending = asyncio.Lock()
+        self.is_over = False
+
+    async def keep_sending(self) -> None:
+        """Send until it is over."""
+        while not self.is_over:
+            async with self._sending:
+                await self._send()
+            await asyncio.sleep(self._draw.expovariate(self._per_second))
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Send nothing during the block: all that was sent before it has been confirmed."""
+        async with self._sending:
+            yield
+
+
 async def kill_at_random(
     services: Sequence[Service],
     kills: int,
@@ -228,6 +286,16 @@ async def read_topic(kafka: str, topic: str) -> list[ConsumerRecord]:
     finally:
         await consumer.stop()
     return found
+
+
+def letter_place(letter: ConsumerRecord) -> tuple[str, int, int]:
+    """Topic, partition and offset of the record that a dead letter was made of."""
+    headers = {name: value.decode() for name, value in letter.headers}
+    return (
+        headers["dead-letter-topic"],
+        int(headers["dead-letter-partition"]),
+        int(headers["dead-letter-offset"]),
+    )
 
 
 @dataclass

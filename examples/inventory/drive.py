@@ -27,10 +27,13 @@ from examples.kills import (
     PARTITIONS,
     Checks,
     Service,
+    Traffic,
     behind,
+    cleaned_up,
     committed,
     create_topics,
     kill_at_random,
+    letter_place,
     options,
     read_topic,
     until,
@@ -103,7 +106,7 @@ class Hosts:
 
     Attributes:
         reports: What the broker has confirmed.
-        is_over: Whether to stop reporting.
+        traffic: Has a host report again and again.
     """
 
     def __init__(self, producer: AIOKafkaProducer, topic: str, draw: random.Random) -> None:
@@ -111,25 +114,17 @@ class Hosts:
         self._topic = topic
         self._draw = draw
         self._last: dict[str, tuple[str, str, int]] = {}
-        self._sending = asyncio.Lock()
         self.reports: list[Report] = []
-        self.is_over = False
+        self.traffic = Traffic(self._report, PER_SECOND, draw)
 
     @property
     def ends(self) -> dict[tuple[str, int], int]:
         """Topic and partition -> the offset behind the last report."""
         return {(self._topic, one.partition): one.offset + 1 for one in self.reports}
 
-    async def keep_reporting(self) -> None:
-        """Report until it is over."""
-        while not self.is_over:
-            async with self._sending:
-                await self._report()
-            await asyncio.sleep(self._draw.expovariate(PER_SECOND))
-
     async def confirmed(self) -> list[Report]:
         """Every report that is in the topic."""
-        async with self._sending:
+        async with self.traffic.held():
             return list(self.reports)
 
     async def _report(self) -> None:
@@ -239,22 +234,15 @@ class Drive:
         if await self.database.is_ready() and await self.database.handled():
             raise SystemExit("the driver needs an empty database")
         await create_topics(self._kafka, [self._topic, self._events, self._letters])
-        try:
+        with cleaned_up(self._services):
             async with AIOKafkaProducer(bootstrap_servers=self._kafka) as producer:
                 hosts = Hosts(producer, self._topic, self._draw)
                 await self._play(hosts, kills)
-        except TimeoutError:
-            for service in self._services:
-                print(service.said, file=sys.stderr)
-            raise
-        finally:
-            for service in self._services:
-                service.clean_up()
         await self._judge(hosts, kills)
         return self._checks.told()
 
     async def _play(self, hosts: Hosts, kills: int) -> None:
-        reporting = asyncio.create_task(hosts.keep_reporting())
+        reporting = asyncio.create_task(hosts.traffic.keep_sending())
 
         async def look() -> None:
             await self._look(hosts)
@@ -269,7 +257,7 @@ class Drive:
             service.start()
             await until(self.database.is_ready, "the service has made its tables")
         await kill_at_random(self._services, kills, self._draw, self.database.handled, look)
-        hosts.is_over = True
+        hosts.traffic.is_over = True
         await reporting
         await until_done(is_done, self.database.handled)
         codes = [await service.stop() for service in self._services]
@@ -302,8 +290,9 @@ class Drive:
         unreadable = {
             (one.partition, one.offset) for one in reports if one.is_served and not one.is_readable
         }
-        letters = [_place(letter) for letter in await read_topic(self._kafka, self._letters)]
-        check(f"{len(unreadable)} unreadable reports are dead letters", unreadable ^ {*letters})
+        letters = await read_topic(self._kafka, self._letters)
+        places = {letter_place(letter)[1:] for letter in letters}
+        check(f"{len(unreadable)} unreadable reports are dead letters", unreadable ^ places)
         check("the lag is 0", behind(await committed(self._kafka, self._group), hosts.ends))
 
     def _judge_events(self, events: list[ConsumerRecord], all_of_it: Expected) -> None:
@@ -336,11 +325,6 @@ def _differences(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
         for key in sorted({*found, *wanted})
         if found.get(key) != wanted.get(key)
     ]
-
-
-def _place(letter: ConsumerRecord) -> tuple[int, int]:
-    headers = dict(letter.headers)
-    return int(headers["dead-letter-partition"]), int(headers["dead-letter-offset"])
 
 
 def _partition_of(key: bytes) -> int:

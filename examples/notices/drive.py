@@ -26,10 +26,13 @@ from aiokafka import AIOKafkaProducer, ConsumerRecord
 from examples.kills import (
     Checks,
     Service,
+    Traffic,
     behind,
+    cleaned_up,
     committed,
     create_topics,
     kill_at_random,
+    letter_place,
     options,
     read_topic,
     until_done,
@@ -72,7 +75,7 @@ class Customers:
 
     Attributes:
         notices: What the broker has confirmed, in the order of sending.
-        is_over: Whether to stop sending.
+        traffic: Sends some of them again and again.
     """
 
     def __init__(
@@ -83,20 +86,12 @@ class Customers:
         self._digests = digests
         self._draw = draw
         self._number = 0
-        self._sending = asyncio.Lock()
         self.notices: list[Notice] = []
-        self.is_over = False
-
-    async def keep_sending(self) -> None:
-        """Send until it is over."""
-        while not self.is_over:
-            async with self._sending:
-                await self._send_some()
-            await asyncio.sleep(self._draw.expovariate(PER_SECOND))
+        self.traffic = Traffic(self._send_some, PER_SECOND, draw)
 
     async def confirmed(self) -> list[Notice]:
         """Every notice that is in a topic."""
-        async with self._sending:
+        async with self.traffic.held():
             return list(self.notices)
 
     async def _send_some(self) -> None:
@@ -142,20 +137,15 @@ class Drive:
     async def run(self, kills: int) -> int:
         """Play it and judge it. Returns the exit code."""
         await create_topics(self._kafka, [*self._topics.values(), self._letters])
-        try:
+        with cleaned_up([self._service]):
             async with AIOKafkaProducer(bootstrap_servers=self._kafka) as producer:
                 customers = Customers(producer, **self._topics, draw=self._draw)
                 await self._play(customers, kills)
-        except TimeoutError:
-            print(self._service.said, file=sys.stderr)
-            raise
-        finally:
-            self._service.clean_up()
         await self._judge(customers.notices, kills)
         return self._checks.told()
 
     async def _play(self, customers: Customers, kills: int) -> None:
-        sending = asyncio.create_task(customers.keep_sending())
+        sending = asyncio.create_task(customers.traffic.keep_sending())
 
         async def handled() -> int:
             return len(self._remote.delivered)
@@ -172,7 +162,7 @@ class Drive:
 
         self._service.start()
         await kill_at_random([self._service], kills, self._draw, handled, look)
-        customers.is_over = True
+        customers.traffic.is_over = True
         await sending
         await until_done(is_done, handled)
         code = await self._service.stop()
@@ -297,9 +287,7 @@ def _is_too_early(call: Call, told: Call) -> bool:
 
 
 def _place(letter: ConsumerRecord) -> str:
-    headers = {name: value.decode() for name, value in letter.headers}
-    place = (headers[f"dead-letter-{part}"] for part in ("topic", "partition", "offset"))
-    return "/".join(place)
+    return "/".join(map(str, letter_place(letter)))
 
 
 @asynccontextmanager
