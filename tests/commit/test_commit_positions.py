@@ -24,7 +24,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.errors import TransientBrokerError as Transient
 from tests.app.helpers import in_virtual_time
-from tests.commit.test_committer import LATENCY_S, Bench
+from tests.commit.bench import LATENCY_S, Bench
 from tests.commit.test_engine import A, B
 
 TOO_LARGE = MetadataTooLargeError("too long", [A])

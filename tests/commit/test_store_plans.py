@@ -14,7 +14,7 @@ from reactive_kafka.commit.strategy import LatestCommits, NoCommits, ThrottledCo
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError
 from reactive_kafka.errors import TransientBrokerError as Transient
 from tests.app.helpers import in_virtual_time, now, until
-from tests.commit.test_committer import LATENCY_S, Bench
+from tests.commit.bench import LATENCY_S, Bench
 from tests.tracking.stored import text_with_plans
 from tests.tracking.values import planned_range
 
