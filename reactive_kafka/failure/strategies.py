@@ -204,7 +204,10 @@ def check_replacement(channel: str, record: Record) -> None:
 
     Raises:
         EncodeError: It cannot. The text names the field.
+        TypeError: It is no Record.
     """
+    if not isinstance(record, Record):
+        raise TypeError(f"nack(record=...) takes a Record, not {type(record).__name__}")
     refused = f"channel {channel!r}: nack's record cannot be written"
     kind: Any = type(record.value)
     if is_event_type(kind):

@@ -196,20 +196,34 @@ async def test_a_nack_may_say_what_is_dead_lettered() -> None:
     assert answers == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("replacement", "error_class"),
+    [
+        (Record(b"", key=object()), "EncodeError"),  # type: ignore[arg-type]
+        (Record(Record(b"inner")), "EncodeError"),
+        (Record({"inner": [Record(b"inner")]}), "EncodeError"),
+        (Record(iter([1])), "EncodeError"),
+        (Record(b"", channel="invoices"), "EncodeError"),
+        ({"value": "no record"}, "TypeError"),
+        (b"no record", "TypeError"),
+    ],
+)
 @in_virtual_time
-async def test_a_replacement_that_cannot_be_written_is_an_error_of_the_handler() -> None:
+async def test_a_replacement_that_cannot_be_written_is_an_error_of_the_handler(
+    replacement: Any, error_class: str
+) -> None:
     app = make_app(failure_strategy="dead-letter-queue")
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
-        message.nack(ValueError("bad"), record=Record(b"", key=object()))  # type: ignore[arg-type]
+        message.nack(ValueError("bad"), record=replacement)
 
     async with running(app) as test:
         await send(test, b"original")
         await test.settled()
         (letter,) = letters(test)
         assert letter.value == b"original"
-        assert header(letter, "dead-letter-exception-class-name").endswith("EncodeError")
+        assert header(letter, "dead-letter-exception-class-name").endswith(error_class)
 
 
 @pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
