@@ -17,6 +17,9 @@ from reactive_kafka.app import App
 from reactive_kafka.cli.errors import WrongUsage
 from reactive_kafka.errors import ConfigError, MissingExtraError, describe
 
+_NOT_THE_USERS = ("<frozen", importlib.__file__, f"{Path(__file__).parents[1]}/")
+"""How the file names begin of Python's import machinery, and of this package."""
+
 
 def load_app(target: str, folder: Path) -> App:
     """Import the App that *target* names, such as ``shop.billing:service.app``.
@@ -82,11 +85,10 @@ def _cause(error: Exception) -> str:
     """Return the error and the line of the user's code that raised it."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
-    machinery = (__file__, importlib.__file__)
     users_frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<frozen") and frame.filename not in machinery
+        if not frame.filename.startswith(_NOT_THE_USERS)
     ]
     if not users_frames:
         return describe(error)

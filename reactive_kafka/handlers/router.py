@@ -62,6 +62,7 @@ _ELSEWHERE = {
     "health_check": 'write @app.readiness("schemas")',
     "on_startup": "write @app.on_start",
     "on_shutdown": "write @app.before_stop",
+    "on_stop": "write @app.before_stop",
     "after_startup": "write @app.on_start",
     "include_router": "write app.include(router)",
 }

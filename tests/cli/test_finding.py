@@ -92,6 +92,15 @@ def test_a_target_that_is_written_wrongly_shows_the_right_form(
         ),
         ("x = 1\ny = x / 0\n", "ZeroDivisionError: division by zero ({file}:2)"),
         ("def f(:\n    pass\n", "SyntaxError: invalid syntax ({file}:1)"),
+        (
+            "from reactive_kafka import App\napp = App({})\napp.on_stop\n",
+            "AttributeError: 'App' object has no attribute 'on_stop': "
+            "write @app.before_stop ({file}:3)",
+        ),
+        (
+            "import reactive_kafka\nreactive_kafka.by('x')\n",
+            "TypeError: by() takes a number of records, not 'x' ({file}:2)",
+        ),
     ],
 )
 def test_what_fails_in_the_users_module_is_told_with_file_and_line(
