@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.auto_commit import with_auto_commit
 from reactive_kafka.broker.client import Consumer, Inspector, Producer
+from reactive_kafka.broker.consumer.membership.left_behind import MembersLeftBehind
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.subscription import Subscription
 
@@ -35,6 +37,9 @@ class KafkaConnector:
         self.embedded: EmbeddedBroker | None = None
         self._bootstrap_servers = bootstrap_servers
         self._embedded_at = embedded_at
+        # Servers and group -> its members that could not say that they leave.
+        self._left_behind: defaultdict[tuple[str, str | None], MembersLeftBehind]
+        self._left_behind = defaultdict(MembersLeftBehind)
 
     def consumer(
         self,
@@ -49,7 +54,8 @@ class KafkaConnector:
         with_address, is_embedded = self._with_address(properties)
         if is_embedded:
             with_address = {**EMBEDDED_DEFAULTS, **with_address}
-        consumer = AiokafkaConsumer(name, subscription, group_id, with_address)
+        left_behind = self._left_behind[self._servers(properties), group_id]
+        consumer = AiokafkaConsumer(name, subscription, group_id, with_address, left_behind)
         return with_auto_commit(consumer, properties)
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import Any
 
@@ -39,12 +40,14 @@ class Handling:
         self.bad = set(bad)
         self.seen: list[int] = []
         self.failed_at: list[float] = []
+        self.raises_after_s = 0.0
         self.app = make_app(recorder, **{"commit_interval": "100ms", **orders})
 
         @self.app.incoming("orders")
         async def handler(message: Message[bytes]) -> None:
             self.seen.append(message.offset)
             if message.offset in self.bad:
+                await asyncio.sleep(self.raises_after_s)
                 self.failed_at.append(now())
                 raise ValueError("no")
 
@@ -556,6 +559,80 @@ async def test_exit_on_failure_ends_the_application_only_when_the_attempts_are_u
     await settle_down()
     assert (len(handling.failed_at), run.exit_code()) == (ends_after, 1)
     await app.stop()
+    await broker.close()
+
+
+# -- in an outage
+
+HEALED_S = 10.0
+
+
+async def restarts(test: TestApp) -> None:
+    await test.app.channel("orders").restart()
+
+
+async def fail_in_an_outage(handling: Handling, test: TestApp) -> None:
+    """Let the handler raise when its client can leave its group no more."""
+    handling.raises_after_s = 2.0
+    await send(test, b"")
+    await until(lambda: handling.seen)
+    test.broker.down = True
+    await until(lambda: handling.failed_at)
+    handling.bad.clear()
+
+
+async def stops_and_starts(test: TestApp) -> None:
+    await test.app.channel("orders").stop()
+    await test.app.channel("orders").start()
+
+
+@pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("comes_back", [restarts, stops_and_starts])
+@in_virtual_time
+async def test_a_channel_that_comes_back_in_an_outage_does_not_wait_for_its_own_old_session(
+    comes_back: Callable[[TestApp], Awaitable[None]], group_protocol: str
+) -> None:
+    handling = Handling(0, group_protocol=group_protocol)
+    async with running(handling.app) as test:
+        await fail_in_an_outage(handling, test)
+        await until(lambda: state(test) == "failed")
+        await comes_back(test)
+        await asyncio.sleep(100)
+        test.broker.down = False
+        await until(lambda: handling.seen == [0, 0], HEALED_S)
+        assert test.app.health().status == "UP"
+        assert len(test.broker.members("billing")) == 1
+
+
+@pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
+@in_virtual_time
+async def test_a_channel_that_restarts_by_itself_in_an_outage_reads_soon_after_it(
+    group_protocol: str,
+) -> None:
+    handling = Handling(0, group_protocol=group_protocol, restart={"max_attempts": 5})
+    async with running(handling.app) as test:
+        await fail_in_an_outage(handling, test)
+        await asyncio.sleep(100)
+        test.broker.down = False
+        await until(lambda: handling.seen == [0, 0], HEALED_S)
+
+
+@pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
+@in_virtual_time
+async def test_members_of_other_processes_are_left_alone(group_protocol: str) -> None:
+    """Another one that crashed keeps its partitions until its session is over."""
+    broker = make_broker()
+    handling = Handling(0, group_protocol=group_protocol)
+    other = Handling(group_protocol=group_protocol)
+    async with running(other.app, broker=broker) as crashing:
+        [member_id] = crashing.broker.members("billing")
+        async with running(handling.app, broker=broker) as test:
+            broker.crash("billing", member_id)
+            broker.down = True
+            await stops_and_starts(test)
+            broker.down = False
+            await asyncio.sleep(HEALED_S)
+            assert member_id in broker.members("billing")
     await broker.close()
 
 

@@ -28,6 +28,7 @@ from reactive_kafka.broker.consumer.membership.classic_group.member_rules import
     ClassicGroupMember,
     ClassicMemberSettings,
 )
+from reactive_kafka.broker.consumer.membership.left_behind import MembersLeftBehind
 from reactive_kafka.broker.jars import find_java, kafka_jars
 from reactive_kafka.errors import FatalBrokerError, FencedError
 from reactive_kafka.records import TopicPartition
@@ -65,6 +66,7 @@ class RealMember:
             CoordinatorRequests(client, group_id),
             self.reader,
             300.0,
+            MembersLeftBehind(),
         )
         self.revoked: set[TopicPartition] = set()
 

@@ -108,3 +108,41 @@ async def test_a_channel_works_again_ten_seconds_after_an_outage_that_was_longer
             lambda: app.health().status == "UP", "it is well", back_at + HEALED_S - time.monotonic()
         )
         await sending
+
+
+@pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
+async def test_a_channel_that_restarts_in_an_outage_does_not_wait_for_its_own_old_session(
+    node: KafkaCluster, group_protocol: str
+) -> None:
+    """Its session has Kafka's default length, 45 s, and begins anew when the broker is back."""
+    topic = f"restarts-{group_protocol}"
+    node.create_topic(topic, 1)
+    handled: list[bytes] = []
+    is_away = asyncio.Event()
+    incoming = {
+        "topic": topic,
+        "group_id": topic,
+        "group_protocol": group_protocol,
+        "auto_offset_reset": "earliest",
+        "restart": {"max_attempts": 100, "max_backoff": "1s"},
+    }
+    app = app_on(node, incoming={"orders": incoming}, outgoing={"out": {"topic": topic}})
+    emitter = app.emitter("out")
+
+    @app.incoming("orders")
+    async def handle(value: bytes) -> None:
+        handled.append(value)
+        if len(handled) == 1:
+            await is_away.wait()
+            raise ValueError("the first attempt fails")
+
+    async with app:
+        await emitter.send(b"1")
+        await until(lambda: handled == [b"1"], "its handler runs")
+        node.kill(1)
+        is_away.set()
+        await until(lambda: not app.channel("orders").assignment, "it is given up")
+        await asyncio.sleep(5)
+        await asyncio.to_thread(node.start_node, 1)
+        await until(lambda: handled == [b"1", b"1"], "it is handled again", HEALED_S)
+        await until(lambda: app.health().status == "UP", "it is well", HEALED_S)

@@ -66,6 +66,7 @@ from reactive_kafka.broker.consumer.membership.consumer_group.membership import 
     ConsumerGroupMembership,
 )
 from reactive_kafka.broker.consumer.membership.group_parts import GroupMembership
+from reactive_kafka.broker.consumer.membership.left_behind import MembersLeftBehind
 from reactive_kafka.broker.consumer.membership.protocol_choice import (
     AUTO,
     CLASSIC,
@@ -95,6 +96,7 @@ class AiokafkaConsumer(KafkaQueries):
         subscription: Subscription,
         group_id: str | None,
         properties: Mapping[str, Any],
+        left_behind: MembersLeftBehind,
     ) -> None:
         if group_id is None and not isinstance(subscription, Partitions):
             raise ValueError(f"channel {name!r} needs a group_id")
@@ -102,6 +104,7 @@ class AiokafkaConsumer(KafkaQueries):
         self._subscription = subscription
         self._whole_topics = subscription.whole if isinstance(subscription, Partitions) else ()
         self._group_id = group_id
+        self._left_behind = left_behind
         self._properties = {**CONSUMER_DEFAULTS, **properties}
         self._protocol = str(self._properties.pop("group_protocol", AUTO))
         self._assignor: str | None = self._properties.pop("assignor", None)
@@ -224,12 +227,12 @@ class AiokafkaConsumer(KafkaQueries):
         if self._joined_protocol == CONSUMER:
             consumer_member = ConsumerGroupMember(self._consumer_settings(requests.group_id))
             group = ConsumerGroupMembership(
-                consumer_member, requests, self._reads, max_poll_interval_s
+                consumer_member, requests, self._reads, max_poll_interval_s, self._left_behind
             )
         else:
             classic_member = ClassicGroupMember(self._classic_settings(requests.group_id))
             group = ClassicGroupMembership(
-                classic_member, requests, self._reads, max_poll_interval_s
+                classic_member, requests, self._reads, max_poll_interval_s, self._left_behind
             )
         self.owned.group = group
         cluster = client.cluster

@@ -233,7 +233,8 @@ class MemoryBroker:
         """While True, calls raise TransientBrokerError, and polls return nothing.
 
         Members stay members, also those that stop meanwhile, because the group cannot hear of it.
-        Their sessions end after the outage.
+        Their sessions end after the outage, or when the same application joins again: its new
+        member says that the old one has left.
         """
         return self._state.faults.is_down
 

@@ -7,7 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.consumer.membership.group_parts import LEAVE_DEADLINE_S, TopicView
-from reactive_kafka.broker.memory.consumer_coordinator import SESSION_S
+from reactive_kafka.broker.memory.consumer_coordinator import (
+    SESSION_S,
+    UNKNOWN_MEMBER_ID,
+    refused,
+)
 from reactive_kafka.broker.wire.definitions import CONSUMER_GROUP_HEARTBEAT
 from reactive_kafka.broker.wire.schema import Api
 from reactive_kafka.errors import TransientBrokerError
@@ -38,6 +42,8 @@ class CoordinatorConnection:
         self._heartbeat = heartbeat
         # While True, nothing gets through.
         self.is_cut = False
+        # The process has crashed: what its tasks send at their end reaches nobody.
+        self.is_dead = False
         # Cleared while the member is frozen: it sends nothing.
         self._runs = asyncio.Event()
         self._runs.set()
@@ -66,6 +72,8 @@ class CoordinatorConnection:
         if api is not CONSUMER_GROUP_HEARTBEAT or callable(values):
             raise ValueError(f"no member in memory sends requests of kind {api.key}")
         await self._runs.wait()
+        if self.is_dead:
+            return refused(UNKNOWN_MEMBER_ID)
         if self.is_cut:
             raise TransientBrokerError("the member is cut off from its group")
         return await self._state.faults.ask(

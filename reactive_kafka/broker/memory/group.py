@@ -79,6 +79,10 @@ class Group:
         member.member_id = self._new_id(member.name)
         member.refused.clear()
         self._classic[member.member_id] = member
+        for ghost in self._ghosts:
+            # As with a real client: it says which members of its process have left before it.
+            if ghost.left_behind is member.left_behind:
+                self._end_ghost(ghost)
         self.rebalance()
 
     def leave(self, member: Member) -> None:
@@ -330,6 +334,10 @@ class Group:
 
     async def _end_session(self, member: Member, session_s: float) -> None:
         await asyncio.sleep(session_s)
+        self._end_ghost(member)
+
+    def _end_ghost(self, member: Member) -> None:
+        """Remove a member that has crashed, or that could not leave."""
         member.let_go().cancel()
         self._remove(member)
 

@@ -14,6 +14,7 @@ from reactive_kafka.broker.consumer.membership.consumer_group.member import (
 from reactive_kafka.broker.consumer.membership.consumer_group.membership import (
     ConsumerGroupMembership,
 )
+from reactive_kafka.broker.consumer.membership.left_behind import MembersLeftBehind
 from reactive_kafka.broker.consumer.membership.owned_since import OwnedSince
 from reactive_kafka.broker.consumer.membership.protocol_choice import CONSUMER
 from reactive_kafka.broker.memory.coordinator_connection import CoordinatorConnection
@@ -39,10 +40,15 @@ class HeartbeatMember:
     listener: RebalanceListener
 
     def __init__(
-        self, name: str, subscription: Subscription, properties: Mapping[str, object]
+        self,
+        name: str,
+        subscription: Subscription,
+        properties: Mapping[str, object],
+        left_behind: MembersLeftBehind,
     ) -> None:
         self.name = name
         self.subscription = subscription
+        self.left_behind = left_behind
         self.member_id = ""
         self.assignment = MemberAssignment()
         self.crashed = False
@@ -122,7 +128,11 @@ class HeartbeatMember:
         self._state = state
         settings = ConsumerMemberSettings(group, self.member_id, int(self._rebalance_timeout_ms))
         self._membership = ConsumerGroupMembership(
-            ConsumerGroupMember(settings), connection, self, self._max_poll_interval_ms / 1000
+            ConsumerGroupMember(settings),
+            connection,
+            self,
+            self._max_poll_interval_ms / 1000,
+            self.left_behind,
         )
         self._membership.start(self.listener, self.topics_to_read())
 
@@ -150,6 +160,7 @@ class HeartbeatMember:
         self.crashed = True
         self.has_ended = True
         self.cut_off()
+        self._connection.is_dead = True
         self._connection.thaw()
         self.assignment = MemberAssignment()
         self._crashing = asyncio.create_task(

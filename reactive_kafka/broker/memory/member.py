@@ -9,6 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import RebalanceListener
+from reactive_kafka.broker.consumer.membership.left_behind import MembersLeftBehind
 from reactive_kafka.broker.consumer.membership.protocol_choice import CLASSIC
 from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
@@ -76,10 +77,15 @@ class Member:
     listener: RebalanceListener
 
     def __init__(
-        self, name: str, subscription: Subscription, properties: Mapping[str, object]
+        self,
+        name: str,
+        subscription: Subscription,
+        properties: Mapping[str, object],
+        left_behind: MembersLeftBehind,
     ) -> None:
         self.name = name
         self.subscription = subscription
+        self.left_behind = left_behind
         self.rebalance_timeout_s = milliseconds(properties, "rebalance_timeout_ms", 60_000) / 1000
         self.session_timeout_s = milliseconds(properties, "session_timeout_ms", 45_000) / 1000
         self.member_id = ""

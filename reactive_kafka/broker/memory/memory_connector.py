@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from reactive_kafka.broker.auto_commit import with_auto_commit
 from reactive_kafka.broker.client import Consumer
+from reactive_kafka.broker.consumer.membership.left_behind import MembersLeftBehind
 from reactive_kafka.broker.memory.heartbeat_member import HeartbeatMember
 from reactive_kafka.broker.memory.member import Member
 from reactive_kafka.broker.memory.memory_consumer import MemoryConsumer
@@ -27,6 +29,9 @@ class MemoryConnector:
     def __init__(self, state: MemoryState, kind: type[Member] | type[HeartbeatMember]) -> None:
         self._state = state
         self._kind = kind
+        # Group -> its members that could not say that they leave.
+        self._left_behind: defaultdict[str | None, MembersLeftBehind]
+        self._left_behind = defaultdict(MembersLeftBehind)
 
     def consumer(
         self,
@@ -37,9 +42,11 @@ class MemoryConnector:
         properties: Mapping[str, object],
     ) -> Consumer:
         kind = self._kind_for(properties)
-        return with_auto_commit(
-            MemoryConsumer(self._state, kind, name, subscription, group_id, properties), properties
+        left_behind = self._left_behind[group_id]
+        consumer = MemoryConsumer(
+            self._state, kind, name, subscription, group_id, properties, left_behind
         )
+        return with_auto_commit(consumer, properties)
 
     def _kind_for(self, properties: Mapping[str, object]) -> type[Member] | type[HeartbeatMember]:
         protocol = properties.get("group_protocol")

@@ -19,6 +19,7 @@ from reactive_kafka.broker.client import (
     SomePositionsUnknownError,
     TransactionId,
 )
+from reactive_kafka.broker.consumer.membership.left_behind import MembersLeftBehind
 from reactive_kafka.broker.memory.group import Group
 from reactive_kafka.broker.memory.heartbeat_member import HeartbeatMember, StaleMemberEpochError
 from reactive_kafka.broker.memory.member import CooperativeMember, Member, MemberAssignment
@@ -48,6 +49,7 @@ class MemoryConsumer(MemoryQueries):
         subscription: Subscription,
         group_id: str | None,
         properties: Mapping[str, object],
+        left_behind: MembersLeftBehind,
     ) -> None:
         self._is_static = isinstance(subscription, Partitions)
         if group_id is None and not self._is_static:
@@ -62,7 +64,9 @@ class MemoryConsumer(MemoryQueries):
             member_class = CooperativeMember
         elif self._is_static:
             member_class = Member
-        self._member: Member | HeartbeatMember = member_class(name, subscription, properties)
+        self._member: Member | HeartbeatMember = member_class(
+            name, subscription, properties, left_behind
+        )
         self._has_joined = False
         # When a member of a group was stopped; monotonic.
         self._stopped_at: float | None = None

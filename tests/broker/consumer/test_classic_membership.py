@@ -26,6 +26,7 @@ from reactive_kafka.broker.consumer.membership.classic_group.member_rules import
     ClassicMemberSettings,
 )
 from reactive_kafka.broker.consumer.membership.group_parts import LEAVE_DEADLINE_S, TopicView
+from reactive_kafka.broker.consumer.membership.left_behind import MembersLeftBehind
 from reactive_kafka.broker.wire.codec import encode
 from reactive_kafka.broker.wire.definitions import (
     HEARTBEAT,
@@ -163,7 +164,11 @@ class ClassicApplication:
             instance_id=instance_id,
         )
         self.membership = ClassicGroupMembership(
-            ClassicGroupMember(settings), self.requests, self.reader, MAX_POLL_INTERVAL_S
+            ClassicGroupMember(settings),
+            self.requests,
+            self.reader,
+            MAX_POLL_INTERVAL_S,
+            MembersLeftBehind(),
         )
         self.told: list[tuple[str, frozenset[TopicPartition]]] = []
         self.drain_s = 0.0

@@ -21,6 +21,7 @@ from reactive_kafka.broker.consumer.membership.consumer_group.membership import 
     ConsumerGroupMembership,
 )
 from reactive_kafka.broker.consumer.membership.group_parts import LEAVE_DEADLINE_S, TopicView
+from reactive_kafka.broker.consumer.membership.left_behind import MembersLeftBehind
 from reactive_kafka.broker.memory.consumer_coordinator import (
     FENCED_INSTANCE_ID,
     ConsumerCoordinator,
@@ -135,6 +136,7 @@ class Application:
             self.requests,
             self.reader,
             MAX_POLL_INTERVAL_S,
+            MembersLeftBehind(),
         )
         self.told: list[tuple[str, frozenset[TopicPartition]]] = []
         self.told_at: list[float] = []

@@ -28,6 +28,10 @@ from reactive_kafka.broker.consumer.membership.group_parts import (
     PartitionReader,
     TopicView,
 )
+from reactive_kafka.broker.consumer.membership.left_behind import (
+    LeaveRequest,
+    MembersLeftBehind,
+)
 from reactive_kafka.broker.consumer.membership.listener_calls import ListenerCalls
 from reactive_kafka.broker.consumer.membership.owned_since import OwnedSince
 from reactive_kafka.broker.wire.definitions import (
@@ -70,6 +74,7 @@ class ClassicGroupMembership:
         requests: Reach the group's coordinator.
         reader: Fetches what the member owns.
         max_poll_interval_s: The member leaves if nobody has polled for so long.
+        left_behind: Members before this one that the group still counts. It is told of them.
     """
 
     def __init__(
@@ -78,8 +83,10 @@ class ClassicGroupMembership:
         requests: GroupRequests,
         reader: PartitionReader,
         max_poll_interval_s: float,
+        left_behind: MembersLeftBehind,
     ) -> None:
         self.member = member
+        self._left_behind = left_behind
         self._requests = requests
         self._reader = reader
         self._max_poll_interval_s = max_poll_interval_s
@@ -106,6 +113,9 @@ class ClassicGroupMembership:
             asyncio.create_task(self._send(), name="send group requests"),
             asyncio.create_task(self._calls.run(listener), name="pass on rebalances"),
         ]
+        if self._left_behind:
+            telling = self._left_behind.tell(self._requests)
+            self._tasks.append(asyncio.create_task(telling, name="say which members have left"))
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Read these topics from now on."""
@@ -302,18 +312,9 @@ class ClassicGroupMembership:
 
     async def _say(self, leaving: Mapping[str, Any] | None) -> None:
         """Tell the group that this member leaves, if there is anything to tell."""
-        if leaving is None:
-            return
-        deadline_s = self._requests.leave_deadline_s()
-        asking = self._requests.ask(
-            LEAVE_GROUP, partial(leave_values, leaving), deadline_s=deadline_s
-        )
-        try:
-            async with asyncio.timeout(deadline_s):
-                await asking
-        except (BrokerError, TimeoutError):
-            # The group removes the member when its session is over.
-            pass
+        if leaving is not None:
+            request = LeaveRequest(LEAVE_GROUP, partial(leave_values, leaving))
+            await self._left_behind.leave(request, self._requests)
 
     async def _until_due(self) -> None:
         """Wait until something is to be sent, or nobody has polled for too long."""

@@ -23,6 +23,10 @@ from reactive_kafka.broker.consumer.membership.group_parts import (
     GroupRequests,
     PartitionReader,
 )
+from reactive_kafka.broker.consumer.membership.left_behind import (
+    LeaveRequest,
+    MembersLeftBehind,
+)
 from reactive_kafka.broker.consumer.membership.listener_calls import ListenerCalls
 from reactive_kafka.broker.consumer.membership.owned_since import OwnedSince
 from reactive_kafka.broker.wire.definitions import CONSUMER_GROUP_HEARTBEAT
@@ -55,6 +59,7 @@ class ConsumerGroupMembership:
         requests: Reach the group's coordinator.
         reader: Fetches what the member owns.
         max_poll_interval_s: The member leaves if nobody has polled for so long.
+        left_behind: Members before this one that the group still counts. It is told of them.
     """
 
     def __init__(
@@ -63,8 +68,10 @@ class ConsumerGroupMembership:
         requests: GroupRequests,
         reader: PartitionReader,
         max_poll_interval_s: float,
+        left_behind: MembersLeftBehind,
     ) -> None:
         self.member = member
+        self._left_behind = left_behind
         self._requests = requests
         self._reader = reader
         self._max_poll_interval_s = max_poll_interval_s
@@ -90,6 +97,9 @@ class ConsumerGroupMembership:
             asyncio.create_task(self._calls.run(listener), name="pass on rebalances"),
             asyncio.create_task(self._follow_session(), name="ask for the session timeout"),
         ]
+        if self._left_behind:
+            telling = self._left_behind.tell(self._requests)
+            self._tasks.append(asyncio.create_task(telling, name="say which members have left"))
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Read these topics from now on."""
@@ -162,15 +172,7 @@ class ConsumerGroupMembership:
         if self._has_left():
             # Another call has left meanwhile.
             return
-        last = self.member.leave()
-        if last is None:
-            return
-        try:
-            async with asyncio.timeout(self._requests.leave_deadline_s()):
-                await self._requests.ask(CONSUMER_GROUP_HEARTBEAT, last)
-        except (BrokerError, TimeoutError):
-            # The group removes the member when its session is over.
-            pass
+        await self._say(self.member.leave())
 
     def _has_left(self) -> bool:
         return self.member.state is ConsumerMemberState.LEFT
@@ -232,12 +234,13 @@ class ConsumerGroupMembership:
         """Leave, because nobody polls: other members handle the partitions meanwhile."""
         last = self.member.overdue()
         self._calls.wake()
-        if last is not None:
-            try:
-                await self._requests.ask(CONSUMER_GROUP_HEARTBEAT, last)
-            except BrokerError:
-                # The group removes the member when its session is over.
-                pass
+        await self._say(last)
+
+    async def _say(self, leaving: Mapping[str, Any] | None) -> None:
+        """Tell the group that this member leaves, if there is anything to tell."""
+        if leaving is not None:
+            request = LeaveRequest(CONSUMER_GROUP_HEARTBEAT, leaving)
+            await self._left_behind.leave(request, self._requests)
 
     async def _follow_session(self) -> None:
         """Learn after how long a silence the group removes a member."""
