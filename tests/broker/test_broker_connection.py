@@ -19,6 +19,7 @@ from reactive_kafka.broker.aiokafka.connections.broker_connection import (
     LAST_NUMBER,
     BrokerConnection,
     ClosedBecause,
+    version_table,
 )
 from reactive_kafka.broker.aiokafka.connections.client_settings import ClientSettings
 from reactive_kafka.broker.aiokafka.connections.frame_protocol import FrameProtocol
@@ -41,6 +42,13 @@ KNOWS_VERSIONS = codec.encode(
         "api_keys": [{"api_key": API_VERSIONS.key, "min_version": 0, "max_version": 0}],
     },
 )
+
+
+def test_connections_to_brokers_of_the_same_versions_share_one_table() -> None:
+    rows = ((0, 3, 13), (1, 4, 18))
+    assert version_table(rows) == {0: (3, 13), 1: (4, 18)}
+    assert version_table((rows[0], rows[1])) is version_table(rows)
+    assert version_table(rows[:1]) == {0: (3, 13)}
 
 
 def frame(number: int, body: bytes) -> bytes:

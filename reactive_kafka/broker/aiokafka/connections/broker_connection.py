@@ -7,12 +7,14 @@ import logging
 import time
 from asyncio import Future, Transport
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum, auto
+from functools import lru_cache
 from io import BytesIO
 from socket import socket as Socket
 from ssl import SSLContext
 from struct import Struct
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import aiokafka.errors as kafka_errors
@@ -34,6 +36,16 @@ _LENGTH = Struct(">i")
 LAST_NUMBER = 2**31 - 1
 FIRST_VERSIONS = {API_VERSIONS.key: (0, 0)}
 """What every broker has. It says itself which other requests it has."""
+
+
+@lru_cache(maxsize=64)
+def version_table(rows: tuple[tuple[int, int, int], ...]) -> Mapping[int, tuple[int, int]]:
+    """Return API key -> lowest and highest version, from rows of these three.
+
+    Connections whose brokers have the same versions share a table, which takes 6 KB. Each channel
+    has two connections at least.
+    """
+    return MappingProxyType({key: (lowest, highest) for key, lowest, highest in rows})
 
 
 class ClosedBecause(Enum):
@@ -88,7 +100,7 @@ class BrokerConnection:
         self._protocol: FrameProtocol | None = None
         # None: it is not open.
         self._transport: Transport | None = None
-        self._versions = FIRST_VERSIONS
+        self._versions: Mapping[int, tuple[int, int]] = FIRST_VERSIONS
         self._number = 0
         # The number of the last request to which no answer is expected.
         self._last_without_answer = 0
@@ -146,10 +158,12 @@ class BrokerConnection:
             answer: Answer = await asking
             if answer.values["error_code"]:
                 raise class_for(answer.values["error_code"])()
-            self._versions = {
-                row["api_key"]: (row["min_version"], row["max_version"])
-                for row in answer.values["api_keys"]
-            }
+            self._versions = version_table(
+                tuple(
+                    (row["api_key"], row["min_version"], row["max_version"])
+                    for row in answer.values["api_keys"]
+                )
+            )
             if self._settings.uses_sasl:
                 await log_in(self, self._settings)
         except BaseException:
