@@ -4,6 +4,7 @@ definitions say.
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from struct import pack
 from typing import Any
@@ -86,6 +87,19 @@ def test_memory_of_a_large_frame_grows_with_what_has_come() -> None:
     frames = Frames()
     feed(frames, stream_of([content, b"behind"]), lambda: 1 << 30)
     assert [bytes(frame) for frame in frames.whole] == [content, b"behind"]
+
+
+@pytest.mark.parametrize("length", [10, 3 * SMALL_BYTES])
+def test_a_connection_keeps_no_buffer_between_two_answers(length: int) -> None:
+    tracemalloc.start()
+    try:
+        frames = Frames()
+        feed(frames, stream_of([bytes(length)] * 3), lambda: 1 << 30)
+        frames.whole.clear()
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < SMALL_BYTES
 
 
 def test_a_negative_length_is_no_frame_and_those_before_it_stand() -> None:

@@ -6,9 +6,9 @@ from collections import deque
 from struct import Struct
 
 SMALL_BYTES = 4 << 10
-"""Size of the buffer that each connection keeps. Most answers fit into it, also those to fetches if
-few records come at a time, and are read in one piece. A longer answer gets its own buffer and needs
-another turn of the loop. A channel has four connections: 16 KB each would be 6 MB for 100 channels.
+"""Size of the buffer for short answers. Most answers fit into it, also those to fetches if few
+records come at a time, and are read in one piece. A longer answer gets its own buffer and needs
+another turn of the loop.
 """
 
 AT_ONCE_BYTES = 8 << 20
@@ -30,7 +30,9 @@ class Frames:
         self.whole: deque[bytes | bytearray] = deque()
         # Set if the stream cannot be Kafka's. Then nothing more is cut.
         self.error: ValueError | None = None
-        self._small = bytearray(SMALL_BYTES)
+        # Only while something is read: most connections wait nearly all the time, and a channel has
+        # two at least.
+        self._small: bytearray | None = None
         # How much of ``_small``, or of ``_large`` if there is one, is filled.
         self._filled_bytes = 0
         self._large: bytearray | None = None
@@ -46,6 +48,8 @@ class Frames:
         """Return the buffer for the next bytes; never empty."""
         large = self._large
         if large is None:
+            if self._small is None:
+                self._small = bytearray(SMALL_BYTES)
             return memoryview(self._small)[self._filled_bytes :]
         if self._filled_bytes == len(large):
             large.extend(bytes(min(self._filled_bytes, self._large_length - self._filled_bytes)))
@@ -54,17 +58,16 @@ class Frames:
     def advance(self, count: int) -> None:
         """Take note that *count* bytes were written into the room."""
         self._filled_bytes += count
-        if self._large is None:
-            self._cut()
-        elif self._filled_bytes == self._large_length:
+        if self._small is not None:
+            self._cut(self._small)
+        elif self._large is not None and self._filled_bytes == self._large_length:
             self.whole.append(self._large)
             self._large = None
             self._filled_bytes = 0
 
-    def _cut(self) -> None:
+    def _cut(self, small: bytearray) -> None:
         """Move complete frames out of the small buffer, and start a large one for a long frame."""
         pos = 0
-        small = self._small
         while self._filled_bytes - pos >= LENGTH_BYTES and self.error is None:
             (length,) = _LENGTH.unpack_from(small, pos)
             if length < 0:
@@ -81,7 +84,11 @@ class Frames:
                 pos = self._filled_bytes
                 self._large[: len(first_part)] = first_part
                 self._filled_bytes = len(first_part)
+                self._small = None
                 return
         rest = self._filled_bytes - pos if self.error is None else 0
-        small[:rest] = small[pos : pos + rest]
         self._filled_bytes = rest
+        if rest:
+            small[:rest] = small[pos : pos + rest]
+        else:
+            self._small = None
