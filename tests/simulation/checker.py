@@ -78,6 +78,8 @@ class Promise:
         incremental: A rebalance moves some partitions and leaves the others.
         fenced: The broker refuses commits of an assignment that is over; false where the settings
             name the partitions.
+        in_tasks: A call may get a task of its own. It begins a turn of the loop after a worker has
+            taken its record, and the worker hears of its end a turn later.
         broadcast: Each record has a second handler, which is to be through with it, too.
         filters: Some records are skipped: see several_draw.py.
         selects_headers: They are skipped by their headers, before anything can note it.
@@ -120,6 +122,7 @@ class Promise:
     graceful: bool = False
     incremental: bool = False
     fenced: bool = True
+    in_tasks: bool = False
     broadcast: bool = False
     filters: bool = False
     selects_headers: bool = False

@@ -325,15 +325,16 @@ def _ends_of(history: History) -> dict[tuple[str, Partition, int], list[int]]:
 
 def _postponed(history: History) -> Iterator[Violation]:
     """I27: what a handler has put off begins no sooner than it asked, and what is to wait with it
-    does not begin before that; unless its partition has been let go, or is read from elsewhere.
+    does not begin before that; unless its partition is to go, or is read from elsewhere.
 
     An attempt that had waited for the end of another delay may be on its way to the handler when
-    the next one is asked for.
+    the next one is asked for. So may a record that a worker has taken, where calls have tasks of
+    their own.
     """
     # Application -> what waits there: (since, until, record, what it asked for).
     waiting: dict[str, list[tuple[float, float, Place, str]]] = defaultdict(list)
     for index, event in history.of(
-        "begin", "end", "assigned", "revoked", "left", "reset", "failed", "restarted", "claim"
+        "begin", "end", "assigned", "revoking", "left", "reset", "failed", "restarted", "claim"
     ):
         if event.kind == "end":
             if event.note == "later":
@@ -342,7 +343,7 @@ def _postponed(history: History) -> Iterator[Violation]:
                 waiting[event.who].append((event.at, until, (event.tp, event.offset), scope))
         elif event.kind == "begin":
             for since, until, place, scope in waiting[event.who]:
-                if event.attempt > 1 and event.at == since:
+                if event.at == since and (event.attempt > 1 or history.promise.in_tasks):
                     continue
                 is_held = scope == "channel" or (
                     event.tp == place[0] and (scope == "partition" or event.offset == place[1])

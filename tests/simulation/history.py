@@ -30,6 +30,8 @@ Kind = Literal[
     "fetched",
     # A client told the application; offset: the generation.
     "assigned",
+    # A client told the application that a partition is to go: what waits there waits no longer.
+    "revoking",
     # The application has let go.
     "revoked",
     # The application asked for a commit; call: which request.

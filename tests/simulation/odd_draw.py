@@ -44,6 +44,10 @@ ODD_HOOKS = (
 """What an application does while it is assigned a partition."""
 ON = frozenset({*ODD_HANDLERS, *ODD_HOOKS})
 """The kinds that are drawn; one that is left out finds a bug that is not mended yet."""
+CANCEL_THEIR_TASK = frozenset(
+    {"self-cancel", "self-cancel-late", "home-timeout", "home-timeout-over"}
+)
+"""Those of handlers after which each call of the application gets a task of its own."""
 BY_HAND = frozenset({"nack-waits", "ack-waits", "ack-cancelled", "hook-acks"})
 """Those of handlers that give verdicts by hand."""
 

@@ -280,6 +280,8 @@ class _Listener:
         self._seam.called()
         if self._seam.is_cut:
             return
+        for tp in sorted(partitions):
+            self._seam.note("revoking", self._seam.who, tp=tp, client=self._client)
         await self._inner.on_revoked(partitions)
         for tp in sorted(partitions):
             self._seam.note("revoked", self._seam.who, tp=tp, client=self._client)

@@ -299,6 +299,23 @@ GOOD: dict[str, Case] = {
         handled(1, 2),
         commit(3),
     ),
+    "another partition goes on when the one that was put off is to go": two(
+        begin(0),
+        later(0, "channel"),
+        Event(0.0, "revoking", "A1", TP),
+        OF_OTHER,
+        OUT,
+        assigned(generation=2),
+        handled(0, 1, 2, call=20),
+        commit(3),
+    ),
+    "a call in a task of its own is on its way as another one asks for a delay": case(
+        assigned(),
+        *at(5.0, begin(0), later(0, "partition"), *handled(1)),
+        *at(20.0, begin(0, call=9), end(0, call=9), *handled(2)),
+        commit(3),
+        promise=Promise(ordering="unordered", in_tasks=True),
+    ),
     "a call that was asked for is no start": case(
         assigned(),
         *at(10.0, begin(0), later(0, "record", 0.0), begin(0, call=9), end(0, call=9)),
@@ -515,6 +532,21 @@ BAD: dict[str, tuple[str, Case]] = {
     "one of a partition that was put off begins too soon": (
         "I27",
         case(assigned(), begin(0), later(0, "partition"), *at(9.0, *handled(1, 2)), commit(0)),
+    ),
+    "one of a partition that was put off begins in the same moment": (
+        "I27",
+        case(assigned(), *at(9.0, begin(0), later(0, "partition"), *handled(1, 2)), commit(0)),
+    ),
+    "one of a partition that was put off begins later in a task of its own": (
+        "I27",
+        case(
+            assigned(),
+            begin(0),
+            later(0, "partition"),
+            *at(9.0, *handled(1, 2)),
+            commit(0),
+            promise=Promise(ordering="unordered", in_tasks=True),
+        ),
     ),
     "one of a channel that was put off begins too soon": (
         "I27",

@@ -31,7 +31,7 @@ from tests.simulation.fake_store import Database
 from tests.simulation.held import held, timers
 from tests.simulation.history import Event, Kind, Partition
 from tests.simulation.member import Member, encode
-from tests.simulation.odd_draw import RATES
+from tests.simulation.odd_draw import CANCEL_THEIR_TASK, RATES
 from tests.simulation.offset_rules import done_since_seeks
 from tests.simulation.scenario import (
     ANSWER_TIMEOUT_S,
@@ -591,6 +591,7 @@ def promise(scenario: Scenario) -> Promise:
         graceful=scenario.graceful,
         incremental=scenario.membership in INCREMENTAL,
         fenced=scenario.membership != "static",
+        in_tasks=any(load.odd in CANCEL_THEIR_TASK for load in scenario.loads),
         broadcast="aside" in scenario.several,
         filters=scenario.filters,
         selects_headers=scenario.filters and scenario.selects == "headers",
