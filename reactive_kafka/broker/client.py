@@ -164,7 +164,8 @@ class Sight:
 
     ``silent``: partition whose leader does not answer -> that node, as ``id at host:port``; None:
     the partition has no leader. ``held_up``: partition in which only an open transaction is left to
-    read -> last stable offset, and log end.
+    read -> last stable offset, and log end. ``rack_problem``: why ``client_rack`` has no effect;
+    None: it is not set, or a broker is in that rack.
     """
 
     # Topics of the subscription that do not exist.
@@ -173,6 +174,7 @@ class Sight:
     forbidden: frozenset[str] = frozenset()
     silent: Mapping[TopicPartition, str | None] = field(default_factory=dict)
     held_up: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    rack_problem: str | None = None
 
 
 class RebalanceListener(Protocol):

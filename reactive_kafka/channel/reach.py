@@ -9,6 +9,7 @@ from reactive_kafka.observe.events import (
     LeadersAway,
     LeadersBack,
     Observer,
+    RackHasNoEffect,
     TopicFound,
     TopicMissing,
 )
@@ -49,6 +50,8 @@ class Reach:
         self._missing: dict[str, tuple[str, float]] = {}
         self._told_missing: set[str] = set()
         self._told_away = False
+        # What the last look said about client_rack.
+        self._rack_problem: str | None = None
         # Reasons why not everything can be read.
         self.not_ready: list[str] = []
 
@@ -81,6 +84,7 @@ class Reach:
         self.not_ready = [why for why, _ in self._missing.values()] + _by_reason(away)
         self._tell_topics(now)
         self._tell_leaders(away)
+        self._tell_rack(sight.rack_problem)
 
     def over(self) -> None:
         """Forget the partitions, because the client is being replaced. The next one looks again."""
@@ -99,6 +103,11 @@ class Reach:
     def _tell_topic(self, event: TopicMissing | TopicFound) -> None:
         if self._tells_topics:
             self._observer.on(event)
+
+    def _tell_rack(self, problem: str | None) -> None:
+        if problem is not None and self._rack_problem is None and self._tells_topics:
+            self._observer.on(RackHasNoEffect(channel=self._channel, reason=problem))
+        self._rack_problem = problem
 
     def _tell_leaders(self, away: Mapping[TopicPartition, str]) -> None:
         if away and not self._told_away:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from reactive_kafka.broker.client import Sight
 from reactive_kafka.channel.reach import Reach
-from reactive_kafka.events import Event, LeadersAway, LeadersBack, TopicFound, TopicMissing
+from reactive_kafka.events import (
+    Event,
+    LeadersAway,
+    LeadersBack,
+    RackHasNoEffect,
+    TopicFound,
+    TopicMissing,
+)
 from tests.app.helpers import Recorder, tp
 from tests.partitions.reading import table_of
 
@@ -89,3 +96,14 @@ def test_partitions_of_one_node_are_named_together() -> None:
         "orders-0, orders-2 cannot be read: its leader, node 2, does not answer",
         "orders-3 cannot be read: no node leads it",
     ]
+
+
+def test_a_rack_without_brokers_is_told_when_that_begins_and_by_one_client() -> None:
+    recorder = Recorder()
+    reach = reach_of(recorder)
+    other = reach_of(recorder, tells_topics=False)
+    for problem in ("no broker", "no broker", None, "no broker"):
+        reach.found(Sight(rack_problem=problem), 0.0, 0.1)
+        other.found(Sight(rack_problem=problem), 0.0, 0.1)
+    assert [event.reason for event in recorder.of(RackHasNoEffect)] == ["no broker"] * 2
+    assert reach.not_ready == []

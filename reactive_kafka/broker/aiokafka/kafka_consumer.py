@@ -42,6 +42,7 @@ from reactive_kafka.broker.client_metrics import ClientCounts, MetricsReceiver
 from reactive_kafka.broker.consumer.fetching.fetch_settings import (
     ISOLATION_LEVELS,
     FetchSettings,
+    rack_problem,
 )
 from reactive_kafka.broker.consumer.fetching.node_fetcher import NodeFetcher
 from reactive_kafka.broker.consumer.fetching.read_partitions import ReadPartitions
@@ -396,7 +397,9 @@ class AiokafkaConsumer(KafkaQueries):
         }
         silent = await silent_leaders(client, partitions, self.fetcher.was_answered)
         held_up = self._reads.held_up() if self.fetcher.settings.read_committed else {}
-        return Sight(frozenset(missing), frozenset(forbidden), silent, held_up)
+        racks = [broker.rack for broker in client.cluster.brokers()]
+        problem = rack_problem(self.fetcher.settings.client_rack, racks)
+        return Sight(frozenset(missing), frozenset(forbidden), silent, held_up, problem)
 
     async def topic_ids(self, topics: Collection[str], *, of_all: bool = False) -> list[TopicIds]:
         if of_all:

@@ -85,6 +85,13 @@ class NothingMatches(ChannelEvent):
     pattern: str
 
 
+@event("{reason}", level="warning")
+class RackHasNoEffect(ChannelEvent):
+    """No broker is in the rack that ``client_rack`` names. Reported when that begins."""
+
+    reason: str
+
+
 @event("{reason}")
 class LeadersAway(Problem):
     """A broker answers, but the leaders of these partitions do not. Reported once."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,3 +56,19 @@ class FetchSettings:
     def read_committed(self) -> bool:
         """True if records of open and aborted transactions are not read."""
         return self.isolation_level == "read_committed"
+
+
+def rack_problem(client_rack: str, broker_racks: Collection[str | None]) -> str | None:
+    """Return why ``client_rack`` has no effect, in words for an operator; None: it may have one.
+
+    A leader names a replica to fetch from only if that is in the rack of the client (KIP-392).
+    Whether ``replica.selector.class`` is set on the brokers cannot be seen from here.
+
+    Args:
+        broker_racks: The racks of all brokers. Empty: no broker is known yet.
+    """
+    if not client_rack or not broker_racks or client_rack in broker_racks:
+        return None
+    known = sorted({rack for rack in broker_racks if rack})
+    where = f"their racks are {', '.join(known)}" if known else "none of them has broker.rack set"
+    return f"client_rack = {client_rack!r} has no effect: no broker is in that rack, {where}"
