@@ -15,7 +15,9 @@ from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.load import ConfigSource
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.records import RecordBytes, TopicPartition
+from reactive_kafka.errors import EncodeError
+from reactive_kafka.formats.sent_values import check_value
+from reactive_kafka.records import Record, RecordBytes, TopicPartition
 from reactive_kafka.testing.cluster import Cluster, InMemory
 from reactive_kafka.testing.encoding import encode_for_channel
 from reactive_kafka.testing.fake_clock import NOVEMBER_2023, VirtualTimeLoop
@@ -63,6 +65,8 @@ class TestApp:
         overrides: Mapping[str, Any] | None = None,
         start_timeout_s: float = 10.0,
     ) -> None:
+        if not isinstance(app, App):
+            raise TypeError(f"TestApp({app!r}): expected an App")
         self.app = app
         self._config = config
         self._memory = InMemory(broker, is_shared=True) if broker is not None else None
@@ -175,7 +179,7 @@ class TestApp:
             partition: Its number. None: the key decides; without a key, partitions take turns.
 
         Raises:
-            EncodeError: The value cannot be written in the channel's format.
+            EncodeError: The value cannot be written in the channel's format, or is a Record.
             ValueError: The channel reads several topics, so name one of these instead. Or it is a
                 memory channel.
         """
@@ -185,6 +189,9 @@ class TestApp:
                 f"{channel_or_topic!r} is a memory channel, no topic: send to it with"
                 f" app.emitter({channel_or_topic!r}), made before the application starts"
             )
+        if isinstance(value, Record):
+            raise EncodeError("test.send() takes no Record: give it the value, key= and headers=")
+        check_value(value)
         settings = self.app.settings.incoming.get(channel_or_topic)
         topic = _topic_of(settings) if settings is not None else channel_or_topic
         event = await encode_for_channel(

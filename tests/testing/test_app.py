@@ -8,11 +8,12 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
+from reactive_kafka import App, EncodeError, Message, Record, TopicPartition, TransientBrokerError
 from reactive_kafka.errors import RejectedRecordError
 from reactive_kafka.testing import (
     FakeClock,
@@ -82,6 +83,20 @@ async def test_what_a_real_client_would_not_take_is_not_sent() -> None:
         with pytest.raises(RejectedRecordError, match="key = 5: expected bytes or None"):
             test.broker.produce("orders", b"", key=5)  # type: ignore[arg-type]
         assert test.records("orders") == []
+
+
+@pytest.mark.parametrize("value", [Record(1), {"order": Record(1)}, (n for n in range(3))])
+async def test_what_no_application_would_send_as_a_value_is_not_sent(value: object) -> None:
+    async with TestApp(billing()) as test:
+        with pytest.raises(EncodeError):
+            await test.send("orders", value)
+        assert test.records("orders") == []
+
+
+@pytest.mark.parametrize("app", [None, "billing:app", App])
+def test_what_is_no_application_is_refused(app: Any) -> None:
+    with pytest.raises(TypeError, match=r"TestApp\(.*\): expected an App"):
+        TestApp(app)
 
 
 async def test_http_is_off() -> None:
