@@ -258,10 +258,22 @@ class SettingsBuilder:
             client={name: value for name, value in values_of(self._kafka).items() if name in SIDES},
             warnings=tuple(self._given.warnings),
         )
+        self._refuse_names()
         self._refuse_shared_groups(made)
         self._find_unused_limits(made)
         self._refuse_circles(made)
         return made
+
+    def _refuse_names(self) -> None:
+        """Refuse names of channels that cannot stand in a path of HTTP or in a line of the log."""
+        for kind in ("incoming", "outgoing", "memory"):
+            for name, table in self._given.named[kind].items():
+                if name.strip() in ("", ".", "..") or not name.isprintable():
+                    why = (
+                        f"a channel cannot have the name {name!r}: a name has printable "
+                        'characters, not only spaces, and is not "." or ".."'
+                    )
+                    self._problems.add(table.origin, f"[{table.title}]", why)
 
     def _refuse_circles(self, settings: Settings) -> None:
         for circle in circles_of(settings.incoming):

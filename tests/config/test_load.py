@@ -694,3 +694,23 @@ def test_a_failure_strategy_by_another_name_is_understood(word: str, meant: str)
 )
 def test_peers_are_different_addresses_with_their_ports(peers: object) -> None:
     assert 'expected a list of different "host:port"' in only_problem({"http": {"peers": peers}})
+
+
+@pytest.mark.parametrize("name", ["", " ", ".", "..", "a\nb", "a\0", "\x1b[31m"])
+@pytest.mark.parametrize("kind", ["incoming", "outgoing", "memory"])
+def test_a_name_of_a_channel_that_no_path_and_no_line_of_a_log_can_have_is_refused(
+    kind: str, name: str
+) -> None:
+    table: dict[str, dict[str, str]] = {
+        "incoming": {"topic": "orders", "group_id": "billing"},
+        "outgoing": {"topic": "orders"},
+        "memory": {},
+    }
+    problem = only_problem({kind: {name: table[kind]}})
+    assert f"a channel cannot have the name {name!r}: " in problem
+    assert problem.isprintable()
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "größe", "...", "x" * 300])
+def test_other_names_of_channels_are_as_free_as_they_were(name: str) -> None:
+    assert name in loaded({"memory": {name: {}}}).memory

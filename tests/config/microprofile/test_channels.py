@@ -826,7 +826,6 @@ mp.messaging.outgoing.other.basic.auth.user.info=canary
         r"kafka.a\n\u001b[31mb=x",
         r"smallrye.messaging.a\n\u001b[31mb=x",
         r"mp.messaging.connector.a\n\u001b[31mb.c=x",
-        r"mp.messaging.incoming.a\n\u001b[31mb.topic=x",
         r"mp.messaging.outgoing.out.topic=t"
         "\n"
         r"mp.messaging.outgoing.out.group.id=a\n\u001b[31mb",
