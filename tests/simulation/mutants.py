@@ -602,13 +602,13 @@ MUTANTS = (
     Mutant(
         "what has gone is still handed out",
         LANE,
-        "        self._drop_current()\n        self._behind.clear()\n",
+        "        self._drop_current()\n        self._behind = ()\n",
         "        self.state = OPEN\n",
     ),
     Mutant(
         "a suspended lane loses what waits",
         LANE,
-        "            self._behind.appendleft((rest, self.first + self.cursor, "
+        "            self._queue_behind().appendleft((rest, self.first + self.cursor, "
         "self.arrived))\n            self._waiting_behind += len(rest)\n",
         "            pass\n",
     ),
@@ -863,8 +863,8 @@ MUTANTS = (
     Mutant(
         "a record that is given back comes behind newer ones",
         LANE,
-        "        self.cut()\n        self._behind",
-        "        self._behind",
+        "        self.cut()\n        self._queue_behind()",
+        "        self._queue_behind()",
     ),
     Mutant(
         "an attempt that a pause has held up is kept",

@@ -80,8 +80,8 @@ async def test_h20_a_dead_connection_is_given_up_though_its_callers_give_up_soon
         rig.proxy.hold()
         with pytest.raises(OutcomeUnknownError, match="no answer within 5 s"):
             await member.consumer.commit({partition: Committed(2)}, member.generation)
-        assert used.connected()
-        await until(lambda: not used.connected(), "the connection is given up", 5)
+        assert used.is_open
+        await until(lambda: not used.is_open, "the connection is given up", 5)
         rig.proxy.release()
 
 
