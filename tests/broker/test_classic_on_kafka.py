@@ -99,12 +99,13 @@ async def joined(
     topic: str,
     assignors: Sequence[str] = DEFAULT_ASSIGNORS,
     instance_id: str | None = None,
+    others: Sequence[str] = (),
 ) -> AsyncIterator[RealMember]:
-    """A member of the group that has the topic's name."""
+    """A member of the group that has the topic's name. *others*: topics that it reads, too."""
     client = KafkaClient(ClientSettings(bootstrap_servers=kafka))
     await client.bootstrap()
     member = RealMember(client, topic, assignors, instance_id)
-    member.membership.start(member, [topic])
+    member.membership.start(member, [topic, *others])
     try:
         yield member
     finally:
@@ -319,6 +320,26 @@ async def test_a_static_member_comes_back_to_its_partitions(kafka: str, topic: s
         async with joined(kafka, topic, instance_id="till-2") as again:
             await until(lambda: again.owned == owned)
             assert stays.revoked == set()
+
+
+@pytest.mark.parametrize("name", ["till-1", "till-2"])
+async def test_a_static_member_that_comes_back_with_one_more_topic_reads_it(
+    kafka: str, topic: str, name: str
+) -> None:
+    """One of the two is the leader. The coordinator does not rebalance for either."""
+    other = f"{topic}-other"
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(other, 1, 1)])
+    finally:
+        await admin.close()
+    (stays_name,) = {"till-1", "till-2"} - {name}
+    async with joined(kafka, topic, instance_id=stays_name) as stays:
+        async with joined(kafka, topic, instance_id=name) as goes:
+            await until(lambda: have_all([stays, goes]))
+        async with joined(kafka, topic, instance_id=name, others=[other]) as again:
+            await until(lambda: TopicPartition(other, 0) in again.owned)
 
 
 async def test_the_second_user_of_an_instance_id_takes_the_place_of_the_first(

@@ -256,7 +256,7 @@ def test_a_secret_is_seen_nowhere(traces: tuple[dict[str, str], dict[str, Any]])
         seen[where] for where in seen if where.endswith("/environment")
     )
     assert "Traceback (most recent call last)" in seen["stderr"]
-    loggers = ("aiokafka.conn:", "py4j.clientserver:", "sqlalchemy.")
+    loggers = ("reactive_kafka.connections:", "py4j.clientserver:", "sqlalchemy.")
     assert [name for name in loggers if f"DEBUG   {name}" not in seen["stderr"]] == []
     assert "cannot use Settings(" in seen["stderr"]
     assert {where for where, text in seen.items() if CANARY in text or NUMBER in text} == set()

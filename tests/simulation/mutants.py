@@ -100,6 +100,7 @@ CLAIM = "checkpoint/owned_row.py"
 COMMITTER = "commit/committer.py"
 CONNECTION = "channel/client_connection.py"
 CONSUMER = "checkpoint/consumer.py"
+CLASSIC_MEMBER = "broker/consumer/membership/classic_group/member_rules.py"
 CONSUMER_MEMBER = "broker/consumer/membership/consumer_group/member.py"
 CONSUMER_MEMBERSHIP = "broker/consumer/membership/consumer_group/membership.py"
 CUTS = "spark/batches/cuts.py"
@@ -2129,6 +2130,12 @@ MUTANTS = (
         OWNED_SINCE,
         "        if newer:",
         "        if False:",
+    ),
+    Mutant(
+        "a static member takes the assignment of its last run for one of now",
+        CLASSIC_MEMBER,
+        "            if {it.topic for it in assigned} != self._joined_topics:\n",
+        "            if not assigned:\n",
     ),
     Mutant(
         "generations begin again when a group was deleted",

@@ -672,6 +672,52 @@ def test_a_static_member_that_is_started_again_gets_its_partitions_and_nobody_el
     assert stays.steps == []
 
 
+@pytest.mark.parametrize("assignors", [DEFAULT_ASSIGNORS, COOPERATIVE, ("sticky",)])
+@pytest.mark.parametrize("name", ["till-1", "till-2"], ids=["leader", "follower"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("orders",), ("bills", "orders")),
+        (("bills", "orders"), ("orders",)),
+        (("bills",), ("orders",)),
+    ],
+    ids=["more", "fewer", "others"],
+)
+def test_a_static_member_that_is_started_again_with_other_topics_reads_those(
+    before: Sequence[str], after: Sequence[str], name: str, assignors: Sequence[str]
+) -> None:
+    """The coordinator answers with the assignment of the last run, and does not rebalance."""
+    group = PlayedGroup()
+    played = {one: group.start(before, assignors, instance_id=one) for one in ("till-1", "till-2")}
+    group.settle()
+    assert group.group.leader == played["till-1"].member.member_id
+    group.played.remove(played[name])
+    played[name] = group.start(after, assignors, instance_id=name)
+    group.settle()
+    owned = {one: it.member.owned.partitions for one, it in played.items()}
+    (stays,) = owned.keys() - {name}
+    assert {it.topic for it in owned[name]} == {*after}
+    assert {it.topic for it in owned[stays]} == {*before}
+    read = {*before, *after}
+    assert len(owned[name] | owned[stays]) == sum(TOPICS[topic] for topic in read)
+
+
+@pytest.mark.parametrize("members", [2, 3])
+def test_a_static_member_without_partitions_of_a_topic_has_the_others_join_again_once(
+    members: int,
+) -> None:
+    group = PlayedGroup({"orders": members - 1})
+    *_, last = (group.start(instance_id=f"till-{number}") for number in range(members))
+    group.settle()
+    (spare,) = (one for one in group.played if not one.member.owned.partitions)
+    name = spare.member.settings.instance_id
+    group.played.remove(spare)
+    generation = last.member.generation
+    group.start(instance_id=name)
+    group.settle(100)
+    assert {one.member.generation for one in group.played} == {generation + 1}
+
+
 def test_a_static_leader_that_is_started_again_keeps_watching_the_topics() -> None:
     group = PlayedGroup()
     leader, other = (group.start(instance_id=name) for name in ("till-1", "till-2"))

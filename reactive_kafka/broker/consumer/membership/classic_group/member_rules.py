@@ -152,6 +152,9 @@ class ClassicGroupMember:
         self._led: LedGroup | None = None
         self._distributed: Mapping[str, Sequence[int]] | None = None
         self._assignments: list[dict[str, Any]] = []
+        # The group does not rebalance when a static member is started again. It answers with the
+        # assignment of the last run, even if that has read other topics.
+        self._may_be_of_last_run = settings.instance_id is not None
         # Why the members have to join again, once this generation has begun.
         self._rejoin_reason: str | None = None
         self._reason: str | None = None
@@ -468,6 +471,12 @@ class ClassicGroupMember:
             self._prepare("the assignment cannot be read")
             self._try_at = now + wait_s
             return str(error)
+        if self._may_be_of_last_run:
+            self._may_be_of_last_run = False
+            if {it.topic for it in assigned} != self._joined_topics:
+                self._rejoin_reason = (
+                    "the last run of this static member may have read other topics"
+                )
         # Java's clients do not take topics either that they have not subscribed to.
         assigned = frozenset(it for it in assigned if it.topic in self._joined_topics)
         self._assigned = assigned
