@@ -354,6 +354,21 @@ async def test_the_second_user_of_an_instance_id_takes_the_place_of_the_first(
                 first.membership.raise_errors()
 
 
+async def test_a_static_leader_notices_partitions_that_came_while_it_was_away(
+    kafka: str, topic: str
+) -> None:
+    async with joined(kafka, topic, instance_id="till-1") as leader:
+        await until(lambda: have_all([leader]))
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+    await admin.start()
+    try:
+        await admin.create_partitions({topic: NewPartitions(PARTITIONS + 2)})
+    finally:
+        await admin.close()
+    async with joined(kafka, topic, instance_id="till-1") as again:
+        await until(lambda: len(again.owned) == PARTITIONS + 2)
+
+
 async def test_the_leader_of_a_group_notices_new_partitions(kafka: str, topic: str) -> None:
     async with joined(kafka, topic) as member:
         await until(lambda: have_all([member]))

@@ -182,6 +182,16 @@ class ClassicGroupModel:
         self.members[values["member_id"]].seen_at = now
         return {"error_code": REBALANCE_IN_PROGRESS if self.state == "preparing" else 0}
 
+    def describe(self) -> Answer:
+        """The answer to DescribeGroups."""
+        states = {"preparing": "PreparingRebalance", "completing": "CompletingRebalance"}
+        members = [
+            {"member_id": member.member_id, "member_assignment": member.assignment}
+            for member in self.members.values()
+        ]
+        state = states.get(self.state, self.state.capitalize())
+        return {"groups": [{"error_code": 0, "group_state": state, "members": members}]}
+
     def leave(self, values: Mapping[str, Any], now: float) -> None:
         for one in values["members"]:
             assert one["group_instance_id"] is None, "a static member never leaves"

@@ -29,6 +29,7 @@ from reactive_kafka.broker.consumer.membership.classic_group.classic_answers imp
 from reactive_kafka.broker.consumer.membership.classic_group.classic_states import (
     ClassicMemberState,
 )
+from reactive_kafka.broker.consumer.membership.classic_group.leader_rules import partitions_kept
 from reactive_kafka.broker.consumer.membership.classic_group.member_rules import (
     AnswerEffect,
     ClassicGroupMember,
@@ -130,8 +131,13 @@ class PlayedMember:
         self.member.unanswered(now, WAIT_S)
 
     def look_at_topics(self) -> None:
-        if self.member.topics_to_lead() is not None:
-            self.member.partitions_seen(self.partitions())
+        if self.member.topics_to_lead() is None:
+            return
+        if self.member.wants_kept_partitions():
+            kept = partitions_kept(self.group.describe())
+            if kept is not None:
+                self.member.kept_partitions_seen(kept)
+        self.member.partitions_seen(self.partitions())
 
     def partitions(self) -> dict[str, range]:
         return {topic: range(count) for topic, count in self.topics.items()}
@@ -702,6 +708,19 @@ def test_a_static_member_that_is_started_again_with_other_topics_reads_those(
     assert len(owned[name] | owned[stays]) == sum(TOPICS[topic] for topic in read)
 
 
+def test_what_a_group_has_kept_is_told_of_a_stable_group_only() -> None:
+    group, members = settled_group(2)
+    answer = group.group.describe()
+    owned = [played.member.owned.partitions for played in members]
+    assert partitions_kept(answer) == owned[0] | owned[1]
+    (described,) = answer["groups"]
+    described["members"][0]["member_assignment"] = b"\xff"
+    assert partitions_kept(answer) in owned
+    described["group_state"] = "PreparingRebalance"
+    assert partitions_kept(answer) is None
+    assert partitions_kept({"groups": [{**described, "error_code": 30}]}) is None
+
+
 @pytest.mark.parametrize("members", [2, 3])
 def test_a_static_member_without_partitions_of_a_topic_has_the_others_join_again_once(
     members: int,
@@ -728,6 +747,18 @@ def test_a_static_leader_that_is_started_again_keeps_watching_the_topics() -> No
     group.settle()
     assert len(again.member.owned.partitions) == 3
     group.topics["orders"] = 8
+    group.settle()
+    assert len(again.member.owned.partitions) == len(other.member.owned.partitions) == 4
+
+
+def test_a_static_leader_that_is_started_again_sees_that_a_topic_has_grown_meanwhile() -> None:
+    group = PlayedGroup()
+    leader, other = (group.start(instance_id=name) for name in ("till-1", "till-2"))
+    group.settle()
+    assert group.group.leader == leader.member.member_id
+    group.played.remove(leader)
+    group.topics["orders"] = 8
+    again = group.start(instance_id="till-1")
     group.settle()
     assert len(again.member.owned.partitions) == len(other.member.owned.partitions) == 4
 

@@ -29,6 +29,7 @@ from reactive_kafka.broker.consumer.membership.group_parts import LEAVE_DEADLINE
 from reactive_kafka.broker.consumer.membership.left_behind import MembersLeftBehind
 from reactive_kafka.broker.wire.codec import encode
 from reactive_kafka.broker.wire.definitions import (
+    DESCRIBE_GROUPS,
     HEARTBEAT,
     JOIN_GROUP,
     LEAVE_GROUP,
@@ -58,6 +59,7 @@ class ModelClassicRequests:
         self.asked: list[tuple[float, Api]] = []
         self.is_away = False
         self.are_topics_away = False
+        self.describes_no_groups = False
         self.refuses = 0
         self.lookups = 0
 
@@ -92,6 +94,10 @@ class ModelClassicRequests:
             self.group.sync(values, now(), answer)
         elif api is HEARTBEAT:
             answered.set_result(self.group.heartbeat(values, now()))
+        elif api is DESCRIBE_GROUPS:
+            if self.describes_no_groups:
+                raise FatalBrokerError("the broker is too old")
+            answered.set_result(self.group.describe())
         else:
             assert api is LEAVE_GROUP
             self.group.leave(values, now())
@@ -370,6 +376,27 @@ async def test_the_leader_notices_new_partitions() -> None:
         await app.until(lambda: app.owned == ALL)
         topics["orders"] = 6
         await app.until(lambda: len(app.owned) == 6, LOOK_S + 2)
+
+
+async def test_a_static_leader_asks_what_the_group_has_kept_and_has_new_partitions_read() -> None:
+    """A topic grows while it is away. The coordinator does not rebalance when it is back."""
+    group = ClassicGroupModel()
+    async with running(group, instance_id="till-1") as app:
+        await app.until(lambda: app.owned == ALL)
+    async with running(group, instance_id="till-1", topics={"orders": 6}) as again:
+        await again.until(lambda: len(again.owned) == 6, LOOK_S / 2)
+        assert [api for _, api in again.requests.asked].count(DESCRIBE_GROUPS) == 1
+
+
+async def test_a_static_leader_that_nobody_tells_what_was_kept_reads_that() -> None:
+    group = ClassicGroupModel()
+    async with running(group, instance_id="till-1") as app:
+        await app.until(lambda: app.owned == ALL)
+    async with running(group, instance_id="till-1") as again:
+        again.requests.describes_no_groups = True
+        await again.until(lambda: again.owned == ALL)
+        again.requests.topics = {"orders": 6}
+        await again.until(lambda: len(again.owned) == 6, LOOK_S + 2)
 
 
 async def test_a_leader_that_cannot_look_up_topics_tries_again_and_stays_a_member() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import Any
@@ -17,7 +18,10 @@ from reactive_kafka.broker.consumer.membership.classic_group.classic_answers imp
 from reactive_kafka.broker.consumer.membership.classic_group.classic_states import (
     ClassicMemberState,
 )
-from reactive_kafka.broker.consumer.membership.classic_group.leader_rules import AssignorError
+from reactive_kafka.broker.consumer.membership.classic_group.leader_rules import (
+    AssignorError,
+    partitions_kept,
+)
 from reactive_kafka.broker.consumer.membership.classic_group.member_rules import (
     ClassicGroupMember,
     leave_values,
@@ -35,6 +39,7 @@ from reactive_kafka.broker.consumer.membership.left_behind import (
 from reactive_kafka.broker.consumer.membership.listener_calls import ListenerCalls
 from reactive_kafka.broker.consumer.membership.owned_since import OwnedSince
 from reactive_kafka.broker.wire.definitions import (
+    DESCRIBE_GROUPS,
     HEARTBEAT,
     JOIN_GROUP,
     LEAVE_GROUP,
@@ -47,6 +52,7 @@ from reactive_kafka.errors import (
     FencedError,
     TransientBrokerError,
 )
+from reactive_kafka.records import TopicPartition
 
 WAITS = Backoff(0.1, 2.0)
 """Between requests that are refused or not answered."""
@@ -273,6 +279,8 @@ class ClassicGroupMembership:
         try:
             async with asyncio.timeout(TOPICS_DEADLINE_S):
                 view = await self._requests.look_up(member.topics_to_lead() or ())
+            if member.wants_kept_partitions():
+                member.kept_partitions_seen(await self._kept_partitions(view))
         except (BrokerError, TimeoutError):
             self._look_at = self._now() + self._waits.next_s()
             return
@@ -282,6 +290,25 @@ class ClassicGroupMembership:
         else:
             member.partitions_seen(view.partitions)
             self._calls.wake()
+
+    async def _kept_partitions(self, view: TopicView) -> Collection[TopicPartition]:
+        """Return the partitions that the group has kept; all of the view if nobody tells.
+
+        Raises:
+            TransientBrokerError: No answer.
+        """
+        kept: Collection[TopicPartition] | None = None
+        values = {"groups": [self.member.settings.group_id]}
+        with suppress(FatalBrokerError):
+            answer = await self._requests.ask(DESCRIBE_GROUPS, values, deadline_s=TOPICS_DEADLINE_S)
+            kept = partitions_kept(answer)
+        if kept is not None:
+            return kept
+        return [
+            TopicPartition(topic, number)
+            for topic, numbers in view.partitions.items()
+            for number in numbers
+        ]
 
     def _lead(self, view: TopicView) -> None:
         """Distribute the partitions, and report what is wrong with members or the assignor."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +17,14 @@ from reactive_kafka.broker.consumer.membership.classic_group.assignors.cooperati
 )
 from reactive_kafka.broker.consumer.membership.classic_group.subscription_codec import (
     MemberDataError,
+    decode_assignment,
     decode_subscription,
     encode_assignment,
 )
 from reactive_kafka.records import TopicPartition
+
+STABLE_GROUP = "Stable"
+"""The state of a group whose members have their assignments, in an answer to DescribeGroups."""
 
 
 class AssignorError(ValueError):
@@ -116,3 +121,23 @@ def led_group(answer: Mapping[str, Any], assignors: Iterable[Assignor]) -> LedGr
             # It is a member of the group, so it must be in the answer.
             members[member_id] = MemberSubscription(frozenset(), instance_id=instance_id)
     return LedGroup(chosen, members, tuple(problems))
+
+
+def partitions_kept(answer: Mapping[str, Any]) -> frozenset[TopicPartition] | None:
+    """Return the partitions that the members of a stable group have.
+
+    Args:
+        answer: The values of an answer to DescribeGroups, about one group.
+
+    Returns:
+        None: the coordinator does not tell, or the group rebalances.
+    """
+    [group] = answer["groups"]
+    if group["error_code"] or group["group_state"] != STABLE_GROUP:
+        return None
+    kept: set[TopicPartition] = set()
+    for member in group["members"]:
+        name = f"the leader of member {member['member_id']!r}"
+        with suppress(MemberDataError):
+            kept |= decode_assignment(bytes(member["member_assignment"]), name)
+    return frozenset(kept)

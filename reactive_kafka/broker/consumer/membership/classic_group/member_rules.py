@@ -15,7 +15,8 @@ How a shell uses :class:`ClassicGroupMember`:
   take as long as the longest rebalance timeout in the group.
 - If :meth:`~ClassicGroupMember.topics_to_lead` returns topics, it looks up their partitions and
   calls :meth:`~ClassicGroupMember.lead`. Later it calls
-  :meth:`~ClassicGroupMember.partitions_seen` after each look at the metadata of these topics.
+  :meth:`~ClassicGroupMember.partitions_seen` after each look at the metadata of these topics, and
+  before that :meth:`~ClassicGroupMember.kept_partitions_seen` if the member wants it.
 - Another task takes :meth:`~ClassicGroupMember.next_step`, calls
   :meth:`~ClassicGroupMember.begin`, then the listener, then :meth:`~ClassicGroupMember.done`.
   Requests go on meanwhile, so heartbeats go out while handlers finish their work.
@@ -373,11 +374,28 @@ class ClassicGroupMember:
             return
         seen = self._of_group(partitions)
         if self._distributed is None:
-            # The coordinator has kept the assignment of a leader that was started again (KIP-814).
+            # Nobody has told what was kept: see :meth:`kept_partitions_seen`.
             self._distributed = seen
         elif seen != self._distributed:
             self._distributed = seen
             self._rejoin("the partitions of a topic have changed")
+
+    def wants_kept_partitions(self) -> bool:
+        """Return True if this leader does not know which partitions are distributed.
+
+        The coordinator keeps the assignment when a static leader is started again (KIP-814). A
+        topic may have got more partitions since then, which nobody reads.
+        """
+        is_led = self._led is not None and self.state in (_S.SYNCING, _S.STABLE)
+        return is_led and self._distributed is None
+
+    def kept_partitions_seen(self, kept: Iterable[TopicPartition]) -> None:
+        """Take in which partitions the members of the group have."""
+        if self.wants_kept_partitions():
+            numbers: dict[str, list[int]] = {}
+            for topic, number in sorted(kept):
+                numbers.setdefault(topic, []).append(number)
+            self._distributed = self._of_group(numbers)
 
     # The listener.
 
