@@ -2120,6 +2120,12 @@ MUTANTS = (
         "        last = self.member.overdue() and None\n",
     ),
     Mutant(
+        "a member whose group became classic without it tries again",
+        "broker/consumer/membership/consumer_group/heartbeat_answers.py",
+        "    if code == GROUP_ID_NOT_FOUND and not is_join:",
+        "    if False:",
+    ),
+    Mutant(
         "a member whose epoch is fenced tries again",
         "broker/consumer/membership/consumer_group/heartbeat_answers.py",
         "    110: HeartbeatAnswer.REMOVED,",

@@ -81,7 +81,7 @@ class Played:
         if answer_lost:
             member.refused(now, WAIT_S)
             return None
-        meaning = meaning_of(answer["error_code"])
+        meaning = meaning_of(answer["error_code"], is_join=values["member_epoch"] == 0)
         if meaning is HeartbeatAnswer.ACCEPTED:
             had_step = self.step is not None or member.next_step() is not None
             may_have_step = member.answered(answer, now)
@@ -492,7 +492,7 @@ def test_a_second_member_with_the_same_instance_id_waits_until_the_first_one_has
     first = joined(instance_id="shop-1")
     second = Played(first.group, make_member("two", instance_id="shop-1"))
     answer = second.beat(1.0)
-    assert meaning_of(answer["error_code"]) is HeartbeatAnswer.OPERATOR
+    assert meaning_of(answer["error_code"], is_join=True) is HeartbeatAnswer.OPERATOR
     assert second.member.due_at() == 1.0 + WAIT_S
     first.group.expire(100.0)
     second.settle(100.0)

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from reactive_kafka.broker.consumer.membership.consumer_group.heartbeat_answers import (
+    GROUP_ID_NOT_FOUND,
+)
 from reactive_kafka.broker.consumer.membership.consumer_group.member import (
     QUICK_BEAT_S,
     ConsumerGroupMember,
@@ -315,6 +318,31 @@ async def test_a_moved_coordinator_is_looked_up_and_nothing_is_lost() -> None:
         await asyncio.sleep(5.0)
         assert app.changes == [("assigned", ALL)]
         app.membership.raise_errors()
+
+
+async def test_a_member_whose_group_became_classic_without_it_loses_everything_and_joins_again() -> (
+    None
+):
+    group = ConsumerCoordinator(dict(TOPICS))
+    async with running("one", group) as app:
+        await app.until(lambda: app.owned == ALL)
+        app.requests.refuses = GROUP_ID_NOT_FOUND
+        await app.until(lambda: not app.owned)
+        app.membership.raise_errors()
+        app.requests.refuses = 0
+        await app.until(lambda: app.owned == ALL, 5.0)
+        assert app.changes == [("assigned", ALL), ("revoked", ALL), ("assigned", ALL)]
+
+
+async def test_a_member_that_a_classic_group_does_not_take_in_says_what_an_operator_can_do() -> (
+    None
+):
+    app = Application("one", ConsumerCoordinator(dict(TOPICS)))
+    app.requests.refuses = GROUP_ID_NOT_FOUND
+    async with run(app):
+        await asyncio.sleep(5.0)
+        with pytest.raises(FatalBrokerError, match=r"group\.consumer\.migration\.policy"):
+            app.membership.raise_errors()
 
 
 async def test_a_fenced_member_gives_up_everything_and_says_so_for_ever() -> None:

@@ -19,6 +19,8 @@ class HeartbeatAnswer(Enum):
     OPERATOR = "an operator must act: report it, and send the heartbeat again after a pause"
 
 
+GROUP_ID_NOT_FOUND = 69
+
 ANSWERS: Mapping[int, HeartbeatAnswer] = {
     0: HeartbeatAnswer.ACCEPTED,
     # COORDINATOR_LOAD_IN_PROGRESS
@@ -41,7 +43,7 @@ REMEDIES: Mapping[int, str] = {
     30: "the right READ on the group is missing",
     29: "the right DESCRIBE on a topic is missing",
     35: "the cluster does not have the consumer protocol: set group_protocol to 'classic'",
-    69: (
+    GROUP_ID_NOT_FOUND: (
         "the group has members of the classic protocol, and the broker's "
         "group.consumer.migration.policy does not let others join: set group_protocol to 'classic'"
     ),
@@ -55,8 +57,17 @@ REMEDIES: Mapping[int, str] = {
 """Error code -> what an operator can change."""
 
 
-def meaning_of(code: int) -> HeartbeatAnswer:
-    """Return what the error code of an answer means for the member."""
+def meaning_of(code: int, *, is_join: bool) -> HeartbeatAnswer:
+    """Return what the error code of an answer means for the member.
+
+    Args:
+        code: The error code.
+        is_join: Whether the heartbeat has asked to join.
+    """
+    if code == GROUP_ID_NOT_FOUND and not is_join:
+        # The group has removed the last member of the consumer protocol, and has become classic.
+        # When this member joins again, the broker makes it a consumer group again.
+        return HeartbeatAnswer.REMOVED
     known = ANSWERS.get(code)
     if known is not None:
         return known

@@ -14,7 +14,10 @@ from reactive_kafka.broker.consumer.membership.consumer_group.heartbeat_answers 
     describe_refusal,
     meaning_of,
 )
-from reactive_kafka.broker.consumer.membership.consumer_group.member import ConsumerGroupMember
+from reactive_kafka.broker.consumer.membership.consumer_group.member import (
+    JOINS,
+    ConsumerGroupMember,
+)
 from reactive_kafka.broker.consumer.membership.consumer_group.member_states import (
     ConsumerMemberState,
 )
@@ -195,13 +198,13 @@ class ConsumerGroupMembership:
                 if isinstance(error, FatalBrokerError):
                     self._refuse(error)
                 continue
-            self._take(answer, sent_at)
+            self._take(answer, sent_at, is_join=values["member_epoch"] == JOINS)
 
-    def _take(self, answer: Any, sent_at: float) -> None:
+    def _take(self, answer: Any, sent_at: float, *, is_join: bool) -> None:
         """Take in an answer, and have the listener called if there may be a next step."""
         member = self.member
         code = answer["error_code"]
-        meaning = meaning_of(code)
+        meaning = meaning_of(code, is_join=is_join)
         may_have_step = True
         if meaning is HeartbeatAnswer.ACCEPTED:
             may_have_step = member.answered(answer, self._now())
