@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.client import inspecting
 from reactive_kafka.errors import (
-    FatalBrokerError,
     NotOwnerError,
     OutcomeUnknownError,
     TransientBrokerError,
@@ -38,7 +37,7 @@ from tests.broker.contract_assignments import (
 )
 from tests.broker.contract_cooperative import CooperativeContract, changes, held, soon
 from tests.broker.contract_transactions import PositionsContract
-from tests.broker.members import Member, joined
+from tests.broker.members import joined
 from tests.broker.test_memory import MemoryCluster
 from tests.broker.test_memory_cooperative import (
     STEPS,
@@ -247,30 +246,6 @@ def test_a_commit_in_an_epoch_that_is_over_is_refused_and_may_be_sent_again() ->
         await cluster.broker.close()
 
     run_in_virtual_time(main)
-
-
-async def test_a_group_takes_members_of_the_other_protocol_only_when_it_is_empty(
-    memory_broker: MemoryBroker,
-) -> None:
-    consumer = consumer_cluster(memory_broker, 1)
-    classic = MemoryCluster(memory_broker)
-    async with joined(classic, "t", "g", "one") as one:
-        await one.until_assigned(1)
-        async with joined(consumer, "t", "g", "two") as two:
-            with pytest.raises(FatalBrokerError, match="GROUP_ID_NOT_FOUND"):
-                await refused(two)
-            await one.consumer.stop()
-            await two.until_assigned(1)
-            with pytest.raises(TransientBrokerError, match="members of the consumer protocol"):
-                async with joined(classic, "t", "g", "three"):
-                    pass
-    await memory_broker.close()
-
-
-async def refused(member: Member) -> None:
-    """Poll until a poll says why the group does not take the member."""
-    while True:
-        await member.consumer.poll({}, 0.05)
 
 
 async def test_a_member_gets_nothing_of_another_before_that_one_has_let_go(

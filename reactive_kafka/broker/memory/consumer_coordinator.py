@@ -42,6 +42,8 @@ class KnownMember:
     # When a revocation has to be over.
     revoked_by: float = inf
     has_left_for_a_while: bool = False
+    # It sends the requests of the classic protocol, whose generation is its member epoch.
+    is_classic: bool = False
 
 
 @dataclass
@@ -50,6 +52,9 @@ class ConsumerCoordinator:
 
     A member that gives up partitions says so with a heartbeat, and only then another one gets them.
     Members that are not concerned are not touched.
+
+    A group may have members of the classic protocol, too, as long as it has one of the consumer
+    protocol. They join again after each change of the epoch.
 
     Args:
         topics: Topic -> its id and the number of its partitions.
@@ -102,6 +107,107 @@ class ConsumerCoordinator:
             "assignment": _assignment(member.assigned) if has_assignment else None,
         }
 
+    def take_over(
+        self,
+        generation: int,
+        topics: Mapping[str, frozenset[str]],
+        assigned: Mapping[str, frozenset[TopicIdPartition]],
+        rebalance_timeouts_s: Mapping[str, float],
+    ) -> None:
+        """Become the coordinator of a group that was classic, and may be empty.
+
+        Its members stay members. What they own stays theirs until they join again.
+
+        Args:
+            generation: The last generation of the classic group, which becomes the group's epoch.
+            topics: Member id -> the topics that it reads.
+            assigned: Member id -> what it owns.
+            rebalance_timeouts_s: Member id -> how long it may take to join again.
+        """
+        self.group_epoch = generation
+        self.target_epoch = generation
+        self.target = dict(assigned)
+        self.members = {
+            member_id: KnownMember(
+                member_id,
+                epoch=generation,
+                previous_epoch=generation,
+                topics=read,
+                assigned=assigned[member_id],
+                session_ends_at=inf,
+                rebalance_timeout_s=rebalance_timeouts_s[member_id],
+                is_classic=True,
+            )
+            for member_id, read in topics.items()
+        }
+
+    def hand_over(self) -> set[str]:
+        """Give all members to a classic group, whose generation is the group's epoch.
+
+        Returns:
+            The ids of members that are behind that epoch.
+        """
+        behind = {one.member_id for one in self.members.values() if one.epoch != self.group_epoch}
+        self.members = {}
+        self.target = {}
+        return behind
+
+    def has_only_classic_members(self) -> bool:
+        """True if the last member of the consumer protocol has gone, and others are left."""
+        return bool(self.members) and all(one.is_classic for one in self.members.values())
+
+    def add_classic(
+        self, member_id: str, topics: frozenset[str], rebalance_timeout_s: float
+    ) -> None:
+        """Take in a member of the classic protocol, which has to join again to be in the epoch."""
+        self.members[member_id] = KnownMember(
+            member_id,
+            topics=topics,
+            session_ends_at=inf,
+            rebalance_timeout_s=rebalance_timeout_s,
+            is_classic=True,
+        )
+        self.group_epoch += 1
+
+    def must_rejoin(self, member_id: str, now: float) -> bool:
+        """Answer a heartbeat of a classic member. True: a rebalance is in progress.
+
+        From then on it has its ``rebalance_timeout_ms`` to join again.
+        """
+        member = self.members[member_id]
+        taken = self._taken_by_others(member)
+        coming = self.target.get(member_id, frozenset()) - member.assigned
+        if (
+            # It was told before, or has to say what it has given up.
+            member.revoked_by < inf
+            or member.epoch < self.group_epoch
+            or (coming and not coming & taken)
+        ):
+            member.revoked_by = min(member.revoked_by, now + member.rebalance_timeout_s)
+            return True
+        return False
+
+    def rejoin(
+        self, member_id: str, topics: frozenset[str], owned: frozenset[TopicIdPartition], now: float
+    ) -> KnownMember:
+        """Answer the JoinGroup and the SyncGroup of a classic member.
+
+        Args:
+            member_id: The member.
+            topics: What it reads.
+            owned: What it owns and will give up only after it knows its assignment. An eager member
+                has given up everything.
+            now: Of the loop's clock.
+        """
+        member = self.members[member_id]
+        if topics != member.topics:
+            self.group_epoch += 1
+            member.topics = topics
+        self._update_target()
+        member.revoked_by = inf
+        self._reconcile(member, owned, now)
+        return member
+
     def expire(self, now: float) -> list[str]:
         """Remove members whose session, or whose time for a revocation, is over.
 
@@ -117,15 +223,24 @@ class ConsumerCoordinator:
         return min(map(_ends_at, self.members.values()), default=inf)
 
     def renew_sessions(self, now: float) -> None:
-        """Give each member a whole session, as a coordinator does that has been restarted."""
+        """Give each member a whole session, as a coordinator does that has been restarted.
+
+        What it has to revoke, it has its whole time for, too.
+        """
         for member in self.members.values():
             member.session_ends_at = max(member.session_ends_at, now + SESSION_S)
+            if member.revoked_by < inf:
+                member.revoked_by = max(member.revoked_by, now + member.rebalance_timeout_s)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, whose partitions are free at once."""
+        """Remove a member, whose partitions are free at once.
+
+        With the last member of the consumer protocol the group becomes classic, in the same epoch.
+        """
         self.members.pop(member_id, None)
         self.target.pop(member_id, None)
-        self.group_epoch += 1
+        if not self.has_only_classic_members():
+            self.group_epoch += 1
 
     def begin_epoch(self) -> None:
         """Assign anew with the next heartbeat, although nothing has changed."""
@@ -249,16 +364,19 @@ class ConsumerCoordinator:
             member.pending_revocation = goes
             member.revoked_by = now + member.rebalance_timeout_s
             return
-        taken = {
+        member.assigned = stays | (target - self._taken_by_others(member))
+        if member.epoch != self.target_epoch:
+            member.previous_epoch = member.epoch
+            member.epoch = self.target_epoch
+
+    def _taken_by_others(self, member: KnownMember) -> set[TopicIdPartition]:
+        """Return what other members own, or have not given up yet."""
+        return {
             partition
             for one in self.members.values()
             if one is not member
             for partition in one.assigned | one.pending_revocation
         }
-        member.assigned = stays | (target - taken)
-        if member.epoch != self.target_epoch:
-            member.previous_epoch = member.epoch
-            member.epoch = self.target_epoch
 
 
 def _ends_at(member: KnownMember) -> float:

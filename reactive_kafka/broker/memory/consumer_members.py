@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from reactive_kafka.broker.consumer.membership.consumer_group.heartbeat_answers import (
+    GROUP_ID_NOT_FOUND,
+)
+from reactive_kafka.broker.consumer.membership.consumer_group.member import JOINS
 from reactive_kafka.broker.memory.consumer_coordinator import ConsumerCoordinator, refused
 from reactive_kafka.broker.memory.coordinator_connection import CoordinatorConnection
 from reactive_kafka.broker.memory.heartbeat_member import HeartbeatMember, StaleMemberEpochError
@@ -15,7 +19,18 @@ from reactive_kafka.errors import NotOwnerError
 if TYPE_CHECKING:
     from reactive_kafka.broker.memory.memory_state import MemoryState
 
-GROUP_ID_NOT_FOUND = 69
+
+class ConvertibleGroup(Protocol):
+    """A group that changes its protocol when its members do."""
+
+    def is_classic(self) -> bool:
+        """Whether it has classic members only."""
+
+    def become_consumer(self) -> None:
+        """Take in that a member of the consumer protocol is about to join."""
+
+    def removed(self, member_ids: Collection[str]) -> None:
+        """Take in that the coordinator may have removed members, and these for their silence."""
 
 
 class ConsumerMembers:
@@ -25,7 +40,7 @@ class ConsumerMembers:
         group: The name of the group.
         state: The broker.
         new_id: Makes a member id of a name.
-        has_classic_members: True while the group belongs to members of the classic protocol.
+        convertible: The group.
     """
 
     def __init__(
@@ -33,13 +48,13 @@ class ConsumerMembers:
         group: str,
         state: MemoryState,
         new_id: Callable[[str], str],
-        has_classic_members: Callable[[], bool],
+        convertible: ConvertibleGroup,
     ) -> None:
         self.coordinator = ConsumerCoordinator({})
         self._group = group
         self._state = state
         self._new_id = new_id
-        self._has_classic_members = has_classic_members
+        self._convertible = convertible
         # Member id -> each consumer that has started, also those that have left.
         self._started: dict[str, HeartbeatMember] = {}
         # Goes off when a session may have to end.
@@ -47,13 +62,12 @@ class ConsumerMembers:
 
     @property
     def by_id(self) -> Mapping[str, HeartbeatMember]:
-        """Member id -> member, of all members that the coordinator knows."""
-        return {member_id: self._started[member_id] for member_id in self.coordinator.members}
-
-    @property
-    def has_been_used(self) -> bool:
-        """True once a member has joined."""
-        return self.coordinator.group_epoch > 0
+        """Member id -> member, of all members of this protocol that the coordinator knows."""
+        return {
+            member_id: self._started[member_id]
+            for member_id, known in self.coordinator.members.items()
+            if not known.is_classic
+        }
 
     def join(self, member: HeartbeatMember) -> None:
         """Let a member send heartbeats, the first of which joins."""
@@ -71,13 +85,14 @@ class ConsumerMembers:
         """Remove a member at once. It sends no heartbeat before *notice_after_s* have passed."""
         self._started[member_id].freeze(notice_after_s)
         self.coordinator.remove(member_id)
+        self._convertible.removed(())
 
     def crash(self, member_id: str, session_s: float | None, now: float) -> None:
         """Let a member vanish. It is removed when its session ends."""
         self._started[member_id].crash()
         if session_s is not None:
             self.coordinator.members[member_id].session_ends_at = now + session_s
-            self._watch_sessions()
+            self.watch_sessions()
         self._state.changed.notify()
 
     def cut_off(self, member_id: str) -> None:
@@ -93,7 +108,7 @@ class ConsumerMembers:
     def renew_sessions(self, now: float) -> None:
         """The broker is back: each member has a whole session to say that it lives."""
         self.coordinator.renew_sessions(now)
-        self._watch_sessions()
+        self.watch_sessions()
 
     def topics_changed(self) -> None:
         """A topic was created or deleted, or has more partitions."""
@@ -105,6 +120,10 @@ class ConsumerMembers:
         known = self.coordinator.members.get(member_id)
         if known is None:
             raise NotOwnerError(f"group {self._group}: {member_id} is no member any more")
+        if known.epoch != epoch and known.is_classic:
+            raise NotOwnerError(
+                f"group {self._group}: {member_id} is in generation {known.epoch}, not in {epoch}"
+            )
         if known.epoch != epoch:
             raise StaleMemberEpochError(
                 f"group {self._group}: {member_id} is in epoch {known.epoch}, not in {epoch}"
@@ -126,17 +145,20 @@ class ConsumerMembers:
             self._timer = None
 
     def _heartbeat(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self._has_classic_members():
+        if values["member_epoch"] == JOINS:
+            self._convertible.become_consumer()
+        elif self._convertible.is_classic():
             return refused(GROUP_ID_NOT_FOUND)
         # The same again, for topics that were deleted.
         self._state.sizes([member.subscription for member in self.by_id.values()])
         self.coordinator.change_topics(self._state.topic_ids())
         answer = self.coordinator.heartbeat(values, asyncio.get_running_loop().time())
+        self._convertible.removed(())
         self._state.changed.notify()
-        self._watch_sessions()
+        self.watch_sessions()
         return answer
 
-    def _watch_sessions(self) -> None:
+    def watch_sessions(self) -> None:
         """Set the timer to the end of the next session, unless it goes off sooner."""
         ends_at = self.coordinator.next_end()
         if self._timer is not None and self._timer.when() <= ends_at < inf:
@@ -149,6 +171,7 @@ class ConsumerMembers:
         self._timer = None
         # No session ends while the broker is away. All are renewed when it is back.
         if not self._state.faults.is_down:
-            self.coordinator.expire(asyncio.get_running_loop().time())
+            removed = self.coordinator.expire(asyncio.get_running_loop().time())
+            self._convertible.removed(removed)
             self.forget_gone()
-            self._watch_sessions()
+            self.watch_sessions()

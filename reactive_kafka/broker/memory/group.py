@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from reactive_kafka.broker.client import GroupHasMembersError, members_share
 from reactive_kafka.broker.memory.assignors import Shares, range_shares, sticky_shares
 from reactive_kafka.broker.memory.consumer_members import ConsumerMembers
+from reactive_kafka.broker.memory.converted_members import ConvertedMembers
 from reactive_kafka.broker.memory.heartbeat_member import HeartbeatMember
 from reactive_kafka.broker.memory.member import Member
 from reactive_kafka.broker.memory.memory_positions import CommitEntry, StoredPositions, acceptable
-from reactive_kafka.errors import NotOwnerError, TransientBrokerError
+from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.records import Committed, TopicPartition
 
 if TYPE_CHECKING:
@@ -27,17 +28,23 @@ METADATA_LIMIT = 4096
 class Group:
     """A consumer group.
 
-    At one time it has members of one protocol only. It takes members of the other one when it is
-    empty.
+    It has the consumer protocol as long as one of its members has it, and classic members are
+    converted meanwhile.
+
+    Attributes:
+        protocol: The protocol of the group, ``classic`` or ``consumer``.
     """
 
     def __init__(self, name: str, state: MemoryState) -> None:
         self.name = name
         self.generation = 0
-        # Members of the classic protocol.
+        self.protocol = Member.protocol
+        # Members of the classic protocol, also in a group of the consumer protocol.
         self._classic: dict[str, Member] = {}
-        self.consumer_members = ConsumerMembers(
-            name, state, self._new_id, lambda: bool(self._classic)
+        self.consumer_members = ConsumerMembers(name, state, self._new_id, self)
+        self._coordinator = self.consumer_members.coordinator
+        self._converted = ConvertedMembers(
+            state, self._coordinator, self.consumer_members.watch_sessions
         )
         self.positions = StoredPositions()
         self.commits = self.positions.stored
@@ -57,33 +64,73 @@ class Group:
     @property
     def members(self) -> Mapping[str, Member | HeartbeatMember]:
         """Member id -> member, in the order of joining."""
-        return {**self._classic, **self.consumer_members.by_id}
-
-    @property
-    def protocol(self) -> str:
-        """The protocol of the group's members, ``classic`` or ``consumer``."""
-        return HeartbeatMember.protocol if self.consumer_members.has_been_used else Member.protocol
+        found: dict[str, Member | HeartbeatMember]
+        found = {**self._classic, **self.consumer_members.by_id}
+        # The number at the end of an id counts the joins.
+        return dict(sorted(found.items(), key=lambda item: int(item[0].rpartition("-")[2])))
 
     @property
     def assignments(self) -> int:
         """How many assignments it has made. In the consumer protocol, its epoch."""
-        return max(self.generation, self.consumer_members.coordinator.group_epoch)
+        return max(self.generation, self._coordinator.group_epoch)
+
+    def is_classic(self) -> bool:
+        """True if it has classic members, and none of the consumer protocol."""
+        return bool(self._classic) and not self._coordinator.members
+
+    def become_consumer(self) -> None:
+        """A member of the consumer protocol is about to join: convert the classic members."""
+        if self.protocol == HeartbeatMember.protocol:
+            return
+        self.protocol = HeartbeatMember.protocol
+        if self._rebalancing is not None:
+            self._rebalancing.cancel()
+            self._rebalancing = None
+        self._converted.take_over(self._classic.values(), self.assignments)
+
+    def _become_classic(self) -> None:
+        """Begin a generation with the classic members, or without any.
+
+        Members that have not heard of the last epoch have lost their partitions. Source: Kafka's
+        ``ClassicGroup.fromConsumerGroup``.
+        """
+        self.protocol = Member.protocol
+        self.generation = self.assignments
+        self._converted.remove_all()
+        for member_id in self._coordinator.hand_over():
+            self._classic[member_id].is_behind = True
+        self.rebalance()
+
+    def removed(self, member_ids: Collection[str]) -> None:
+        """Remove classic members that the coordinator has removed.
+
+        If nobody of the consumer protocol is left, the group becomes classic.
+        """
+        for member_id in member_ids:
+            self._converted.remove(member_id)
+            member = self._classic.pop(member_id, None)
+            if member is not None:
+                self._start_background(self._rejoin(member, 0))
+        if self._coordinator.has_only_classic_members():
+            self._become_classic()
 
     def _new_id(self, name: str) -> str:
         return f"{name}-{next(self._ids)}"
 
     def join(self, member: Member) -> None:
         """Add a member of the classic protocol under a new id, and rebalance."""
-        if self.consumer_members.by_id:
-            raise TransientBrokerError(f"group {self.name} has members of the consumer protocol")
-        member.member_id = self._new_id(member.name)
-        member.refused.clear()
+        member.begin_membership(self._new_id(member.name))
         self._classic[member.member_id] = member
+        if self._coordinator.members:
+            self._converted.join(member)
+        elif self.protocol == HeartbeatMember.protocol:
+            self._become_classic()
         for ghost in self._ghosts:
             # As with a real client: it says which members of its process have left before it.
             if ghost.left_behind is member.left_behind:
                 self._end_ghost(ghost)
-        self.rebalance()
+        if not self._coordinator.members:
+            self.rebalance()
 
     def leave(self, member: Member) -> None:
         """Remove a member, and rebalance. While the broker is away, it cannot be told."""
@@ -93,8 +140,14 @@ class Group:
             self._remove(member)
 
     def _remove(self, member: Member) -> None:
-        if self._classic.get(member.member_id) is member:
-            del self._classic[member.member_id]
+        """Remove a member, and rebalance."""
+        if self._classic.get(member.member_id) is not member:
+            return
+        del self._classic[member.member_id]
+        self._converted.remove(member.member_id)
+        if self._coordinator.members:
+            self._coordinator.remove(member.member_id)
+        else:
             self.rebalance()
 
     def _cannot_leave(self, member: Member) -> None:
@@ -112,8 +165,8 @@ class Group:
         if member_id in self.consumer_members.by_id:
             self.consumer_members.expire(member_id, notice_after_s)
             return
-        member = self._classic.pop(member_id)
-        self.rebalance()
+        member = self._classic[member_id]
+        self._remove(member)
         self._start_background(self._rejoin(member, notice_after_s))
 
     def crash(self, member_id: str, session_s: float | None) -> None:
@@ -157,21 +210,22 @@ class Group:
 
     async def _end_cut_session(self, member: Member) -> None:
         await asyncio.sleep(member.session_timeout_s)
-        if self._classic.pop(member.member_id, None) is not None:
-            self.rebalance()
+        self._remove(member)
 
     @property
     def state(self) -> str:
         """The state of the group, in Kafka's words."""
-        if not self._classic:
-            return self.consumer_members.coordinator.state()
+        if not self.is_classic():
+            return self._coordinator.state()
         is_rebalancing = self._rebalancing is not None and not self._rebalancing.done()
         return "PreparingRebalance" if is_rebalancing else "Stable"
 
     def topic_changed(self, topic: str) -> None:
         """A topic was created or deleted, or has more partitions."""
         self.consumer_members.topics_changed()
-        if any(member.subscription.reads(topic) for member in self._classic.values()):
+        # In the consumer protocol the next heartbeat sees it.
+        is_read = any(member.subscription.reads(topic) for member in self._classic.values())
+        if is_read and self.is_classic():
             self.rebalance()
 
     def broker_is_back(self) -> None:
@@ -180,8 +234,8 @@ class Group:
 
     def rebalance(self) -> None:
         """Begin a new generation as soon as the members are ready. Does not wait for that."""
-        if self.consumer_members.by_id:
-            self.consumer_members.coordinator.begin_epoch()
+        if self._coordinator.members:
+            self._coordinator.begin_epoch()
             return
         self._is_stale = True
         if self._rebalancing is None or self._rebalancing.done():
@@ -211,7 +265,7 @@ class Group:
         if generation < 0:
             if self.members:
                 raise GroupHasMembersError(members_share(self.name))
-        elif not self._classic and self.consumer_members.has_been_used:
+        elif self._coordinator.members:
             self.consumer_members.check(member_id, generation)
         elif member_id not in self._classic or generation != self.generation:
             raise NotOwnerError(
@@ -240,7 +294,11 @@ class Group:
 
     async def close(self) -> None:
         self.consumer_members.close()
-        tasks = [*self._background, *([self._rebalancing] if self._rebalancing else [])]
+        tasks = [
+            *self._converted.remove_all(),
+            *self._background,
+            *([self._rebalancing] if self._rebalancing else []),
+        ]
         tasks += [
             member.let_go() for member in {*self._classic.values(), *self._ghosts} if member.crashed
         ]

@@ -88,8 +88,15 @@ class Member:
         self.left_behind = left_behind
         self.rebalance_timeout_s = milliseconds(properties, "rebalance_timeout_ms", 60_000) / 1000
         self.session_timeout_s = milliseconds(properties, "session_timeout_ms", 45_000) / 1000
+        self.heartbeat_interval_s = milliseconds(properties, "heartbeat_interval_ms", 3_000) / 1000
         self.member_id = ""
         self.assignment = MemberAssignment()
+        # The partitions of its last assignment. A cooperative member adds those that are new to
+        # what it owns only when it has given up others.
+        self.granted: frozenset[TopicPartition] = frozenset()
+        # The group became classic in an epoch that this member had not heard of: it gets
+        # ILLEGAL_GENERATION, has lost its partitions, and joins again.
+        self.is_behind = False
         self.closed = False
         self.crashed = False
         # Since when it has not reached its group.
@@ -155,7 +162,7 @@ class Member:
     def is_member(self, group: Group) -> bool:
         """Return False once the group has told this member that it is out."""
         # A member that is cut off has not been told.
-        return self.is_cut_off or self.member_id in group.members
+        return self.is_cut_off or (self.member_id in group.members and not self.is_behind)
 
     def session_ends_at(self, last_contact_at: float) -> float:
         """Return when the group may remove this member, which was in contact with it so late."""
@@ -167,6 +174,17 @@ class Member:
         return self.cut_since is not None
 
     # What the group does with it.
+
+    def begin_membership(self, member_id: str) -> None:
+        """Take in the id under which it joins, with nothing."""
+        self.member_id = member_id
+        self.granted = frozenset()
+        self.is_behind = False
+        self.refused.clear()
+
+    def held_or_granted(self) -> frozenset[TopicPartition]:
+        """Return what it owns, or is about to own by its last assignment."""
+        return self.assignment.partitions | self.granted
 
     def pending_call(self) -> asyncio.Task[Any] | None:
         """Start to revoke, and return what must end before the next generation, if anything."""
@@ -188,6 +206,8 @@ class Member:
 
     def assign(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         """Start the assignment of a generation."""
+        self.granted = partitions
+        self.is_behind = False
         self.assignment = MemberAssignment(generation)
         self.assignment.add(partitions)
         self._start_call(
@@ -262,13 +282,15 @@ class CooperativeMember(Member):
 
     def pending_call(self) -> asyncio.Task[Any] | None:
         """Return the call that carries out the last assignment: the member rejoins after it."""
-        if self.cut is not None:
+        if self.cut is not None or self.is_behind:
             return super().pending_call()
         call = self._revoking if self.crashed else self._assigning
         return None if call is None or call.done() else call
 
     def assign(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         """Tell the listener what goes, then what comes. What stays is not mentioned."""
+        self.granted = partitions
+        self.is_behind = False
         owned = self.assignment
         owned.generation = generation
         self._start_call(
