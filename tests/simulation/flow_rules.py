@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.simulation.checker import History, Place, Rule, Violation, _name, unaware
 from tests.simulation.history import Event, Partition
-from tests.simulation.several_draw import is_filtered
+from tests.simulation.several_draw import ASIDE_S, is_filtered
 
 READ_AHEAD = 10
 """How many windows may wait where one key holds them up."""
@@ -325,14 +325,17 @@ def _ends_of(history: History) -> dict[tuple[str, Partition, int], list[int]]:
 
 def _postponed(history: History) -> Iterator[Violation]:
     """I27: what a handler has put off begins no sooner than it asked, and what is to wait with it
-    does not begin before that; unless its partition is to go, or is read from elsewhere.
+    does not begin before that; unless its partition is to go, or is read from elsewhere. A batch
+    waits as a whole, and no longer than until one of its partitions is to go.
 
     An attempt that had waited for the end of another delay may be on its way to the handler when
     the next one is asked for. So may a record that a worker has taken, where calls have tasks of
-    their own.
+    their own. Where the records are broadcast, the first handler may have had a record before, and
+    the second one gets it.
     """
-    # Application -> what waits there: (since, until, record, what it asked for).
-    waiting: dict[str, list[tuple[float, float, Place, str]]] = defaultdict(list)
+    had_it_s = ASIDE_S if history.promise.broadcast else -1.0
+    # Application -> what waits there: (since, until, record, what it asked for, in which call).
+    waiting: dict[str, list[tuple[float, float, Place, str, int]]] = defaultdict(list)
     for index, event in history.of(
         "begin", "end", "assigned", "revoking", "left", "reset", "failed", "restarted", "claim"
     ):
@@ -340,10 +343,13 @@ def _postponed(history: History) -> Iterator[Violation]:
             if event.note == "later":
                 scope, _, delay = event.text.partition(" ")
                 until = event.at + float(delay)
-                waiting[event.who].append((event.at, until, (event.tp, event.offset), scope))
+                place = event.tp, event.offset
+                waiting[event.who].append((event.at, until, place, scope, event.call))
         elif event.kind == "begin":
-            for since, until, place, scope in waiting[event.who]:
+            for since, until, place, scope, _ in waiting[event.who]:
                 if event.at == since and (event.attempt > 1 or history.promise.in_tasks):
+                    continue
+                if event.at <= since + had_it_s:
                     continue
                 is_held = scope == "channel" or (
                     event.tp == place[0] and (scope == "partition" or event.offset == place[1])
@@ -362,7 +368,8 @@ def _postponed(history: History) -> Iterator[Violation]:
                 waits[:] = [one for one in waits if one[2][0] != event.tp]
         else:
             waits = waiting[event.who]
-            waits[:] = [one for one in waits if one[2][0] != event.tp]
+            over = {one[4] for one in waits if one[2][0] == event.tp}
+            waits[:] = [one for one in waits if one[4] not in over]
 
 
 def _contexts(history: History) -> Iterator[Violation]:

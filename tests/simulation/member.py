@@ -18,7 +18,7 @@ from tests.simulation.fake_spark import FakeEngine
 from tests.simulation.fake_store import StoreClient
 from tests.simulation.odd_work import CONTEXT, OddWork, is_own, own
 from tests.simulation.offsets_work import OffsetsWork
-from tests.simulation.scenario import TOPIC, Load
+from tests.simulation.scenario import TOPIC, Load, member_kind
 from tests.simulation.seam import Seam
 from tests.simulation.several_work import SeveralWork
 from tests.simulation.spark_work import SparkWork
@@ -53,10 +53,7 @@ class Member:
         self.is_restarting = False
         self.looks_down = 0
         self._said = ""
-        membership = world.scenario.membership
-        connector = world.broker.connector(
-            assignment="eager" if membership == "static" else membership
-        )
+        connector = world.broker.connector(assignment=member_kind(world.scenario, who))
         self.seam = Seam(
             who,
             connector,
@@ -66,6 +63,7 @@ class Member:
             world.is_beside,
             joined=self._joined,
             sent=world.sent,
+            lost=world.lost,
         )
         # To be acked later.
         self.held: list[tuple[Message[Payload], int]] = []

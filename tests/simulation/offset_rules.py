@@ -316,9 +316,10 @@ def _known(history: History, tp: Partition, one: _Sent) -> Iterator[Sequence[int
 
 def _strings_in_time(history: History) -> Iterator[Violation]:
     """O4: a string that an ack has brought is stored soon, be the position what it may, unless a
-    newer one comes.
+    newer one comes. A request that crosses a new epoch is refused, and sent again a tick later.
     """
-    window, late, faults = history.promise.tick_s + 0.1, history.promise.window_s, _spans(history)
+    tick, late, faults = history.promise.tick_s + 0.1, history.promise.window_s, _spans(history)
+    refused = _refused_sends(history) if history.promise.incremental else {}
     stored = [
         (event.at, index, event.tp, beside(event.text, event.offset).user)
         for index, event in history.of("commit")
@@ -330,6 +331,8 @@ def _strings_in_time(history: History) -> Iterator[Violation]:
     for tp, said, _, _ in _told(history):
         for one, newer in zip_longest(said, said[1:]):
             at = history.events[one.at].at
+            was_refused = any(at <= when <= at + tick for when in refused.get(tp, ()))
+            window = 2 * tick if was_refused else tick
             if one.offset < 0 or (newer is not None and history.events[newer.at].at <= at + window):
                 continue
             if any(start - late <= at + window and at <= end + late for start, end in faults):
@@ -343,6 +346,19 @@ def _strings_in_time(history: History) -> Iterator[Violation]:
                 for when, index, other, user in stored
             ):
                 yield Violation("O4", f"{_name(tp)}: {one.text!r} was not stored in time", one.at)
+
+
+def _refused_sends(history: History) -> dict[Partition, list[float]]:
+    """Partition -> when requests with its position were refused."""
+    sent: dict[int, list[Partition]] = defaultdict(list)
+    found: dict[Partition, list[float]] = defaultdict(list)
+    for _, event in history.of("send", "answer"):
+        if event.kind == "send":
+            sent[event.call].append(event.tp)
+        elif event.note == "failed":
+            for tp in sent[event.call]:
+                found[tp].append(event.at)
+    return found
 
 
 def _told(history: History) -> Iterator[tuple[Partition, list[_Said], list[_Sent], frozenset[str]]]:

@@ -75,14 +75,19 @@ RETRY_TOPICS = ("orders_retry_500", "orders_retry_3000")
 DELAYED_GROUP = f"kafka-delayed-retry-topic-{GROUP}"
 
 
-Membership = Literal["eager", "cooperative", "consumer", "static"]
+Membership = Literal["eager", "cooperative", "consumer", "static", "mixed"]
 """How an application comes to its partitions: as a member of the classic protocol of one of two
-kinds, as one of the consumer protocol, or without a group.
+kinds, as one of the consumer protocol, without a group, or each as another of these kinds of
+members.
 """
 COOPERATIVE_SHARE, CONSUMER_SHARE, STATIC_SHARE = 0.3, 0.35, 0.07
 """So many of the seeds have these; the others have eager members."""
-INCREMENTAL = frozenset({"cooperative", "consumer"})
-"""Rebalances of these move some partitions and leave the others."""
+MIXED_SHARE = 0.12
+"""So many of all these that have a group have a mixed one."""
+INCREMENTAL = frozenset({"cooperative", "consumer", "mixed"})
+"""Rebalances of these move some partitions and leave the others. An eager member of a mixed group
+says that it gives up all of its own.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +266,9 @@ def with_assignment(scenario: Scenario) -> Scenario:
     were.
     """
     drawn = random.Random(f"assignment {scenario.seed}").random()
+    is_static = 0 <= drawn - COOPERATIVE_SHARE - CONSUMER_SHARE < STATIC_SHARE
+    if not is_static and random.Random(f"mixed {scenario.seed}").random() < MIXED_SHARE:
+        return _mixed(scenario)
     if drawn < COOPERATIVE_SHARE:
         return replace(scenario, membership="cooperative")
     if drawn < COOPERATIVE_SHARE + CONSUMER_SHARE:
@@ -268,6 +276,29 @@ def with_assignment(scenario: Scenario) -> Scenario:
     if drawn < COOPERATIVE_SHARE + CONSUMER_SHARE + STATIC_SHARE:
         return _static(scenario)
     return scenario
+
+
+def _mixed(scenario: Scenario) -> Scenario:
+    """The scenario, with a rolling restart: applications come and go, each of another kind.
+
+    Nothing is promised to be graceful there: with the last member of the consumer protocol the
+    others may lose their partitions.
+    """
+    dice = random.Random(f"rolling restart {scenario.seed}")
+    faults = [
+        Fault(kind, dice.uniform(0.5, scenario.lasts_s), 0, 0.0, 1, dice.random())
+        for kind in ("join", "leave") * dice.choice([1, 2, 4])
+    ]
+    return replace(scenario, membership="mixed", faults=(*scenario.faults, *faults), graceful=False)
+
+
+def member_kind(scenario: Scenario, who: str) -> Literal["eager", "cooperative", "consumer"]:
+    """The kind of members that an application has."""
+    if scenario.membership == "mixed":
+        kinds: list[Literal["eager", "cooperative", "consumer"]] = ["eager", "cooperative"]
+        dice = random.Random(f"kind {scenario.seed} {who}")
+        return "consumer" if dice.random() < 0.5 else dice.choice(kinds)
+    return "eager" if scenario.membership == "static" else scenario.membership
 
 
 def protocol_of(seed: int) -> str:

@@ -50,6 +50,8 @@ class Seam:
         called: Called before each call, which may then find the broker changed.
         next_request: The number of a commit request.
         sent: Called with the answer of each record or batch that is sent, to come.
+        lost: Called with *who* when a client has lost its partitions because its group became
+            classic in an epoch that it had not heard of.
         joined: Called when a partition is assigned, before the application hears of it.
         is_beside: Whether a partition's position is kept elsewhere, and its commits go on beside
             that.
@@ -65,6 +67,7 @@ class Seam:
         is_beside: Callable[[TopicPartition], bool] = lambda _: False,
         joined: Callable[[TopicPartition], None] = lambda _: None,
         sent: Callable[[Future[Any]], None] = lambda _: None,
+        lost: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.who = who
         self.inner = inner
@@ -74,6 +77,7 @@ class Seam:
         self.is_beside = is_beside
         self.joined = joined
         self.sent = sent
+        self.lost = lost
         self.is_cut = False
         self.consumers: list[SeamConsumer] = []
 
@@ -184,7 +188,7 @@ class SeamConsumer(_Counted):
 
     async def start(self, listener: Any) -> None:
         self._seam.check()
-        await self._inner.start(_Listener(self._seam, listener, self.number))
+        await self._inner.start(_Listener(self._seam, listener, self.number, self._is_behind))
 
     async def poll(
         self,
@@ -252,6 +256,9 @@ class SeamConsumer(_Counted):
         self._seam.note("left", self._seam.who, client=self.number)
         await self._inner.stop()
 
+    def _is_behind(self) -> bool:
+        return getattr(self._inner._member, "is_behind", False)
+
     @property
     def member_id(self) -> str | None:
         """Its id in the group at the moment."""
@@ -260,10 +267,11 @@ class SeamConsumer(_Counted):
 
 
 class _Listener:
-    def __init__(self, seam: Seam, inner: Any, client: int) -> None:
+    def __init__(self, seam: Seam, inner: Any, client: int, is_behind: Callable[[], bool]) -> None:
         self._seam = seam
         self._inner = inner
         self._client = client
+        self._is_behind = is_behind
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         self._seam.called()
@@ -282,6 +290,11 @@ class _Listener:
             return
         for tp in sorted(partitions):
             self._seam.note("revoking", self._seam.who, tp=tp, client=self._client)
+        was_behind = self._is_behind()
+        if was_behind:
+            self._seam.lost(self._seam.who)
         await self._inner.on_revoked(partitions)
+        if self._is_behind() and not was_behind:
+            self._seam.lost(self._seam.who)
         for tp in sorted(partitions):
             self._seam.note("revoked", self._seam.who, tp=tp, client=self._client)

@@ -17,6 +17,8 @@ SELECTED = "selected"
 """The header by which records are selected."""
 HANDLERS = 3
 """Where they share the records among them; with broadcast there are two."""
+ASIDE_S = 0.01
+"""How long the other handler of a broadcast takes."""
 
 
 def with_several(scenario: Scenario) -> Scenario:

@@ -12,13 +12,12 @@ from reactive_kafka import Message
 from reactive_kafka.planning.channel_plans import AppPlan
 from tests.simulation.odd_work import own
 from tests.simulation.scenario import TOPIC
-from tests.simulation.several_draw import HANDLERS, fails_aside, is_filtered, whose
+from tests.simulation.several_draw import ASIDE_S, HANDLERS, fails_aside, is_filtered, whose
 
 if TYPE_CHECKING:
     from tests.simulation.member import Member
 
 Payload = dict[str, Any]
-ASIDE_S = 0.01
 
 
 class AsideError(Exception):

@@ -52,8 +52,9 @@ def filtered(offset: int) -> Event:
     return Event(0.0, "skipped", "A1", TP, offset, "filter")
 
 
-def later(offset: int, scope: str, delay_s: float = 10.0) -> Event:
-    return end(offset, "later")._replace(text=f"{scope} {delay_s}")
+def later(offset: int, scope: str, delay_s: float = 10.0, call: int | None = None) -> Event:
+    asked = end(offset, "later")
+    return asked._replace(text=f"{scope} {delay_s}", call=asked.call if call is None else call)
 
 
 def paused(tp: Partition = ("", -1), note: str = "lunch") -> Event:
@@ -309,6 +310,25 @@ GOOD: dict[str, Case] = {
         handled(0, 1, 2, call=20),
         commit(3),
     ),
+    "a batch that was put off begins at once when one of its partitions is to go": two(
+        begin(0, call=5),
+        on(OTHER, begin(0, "o0", call=5)),
+        later(0, "channel", call=5),
+        on(OTHER, later(0, "channel", call=5)),
+        on(OTHER, Event(0.0, "revoking", "A1"), Event(0.0, "revoked", "A1")),
+        handled(0, 1, 2, call=20),
+        commit(3),
+        on(OTHER, assigned(generation=2)),
+        OF_OTHER,
+    ),
+    "the second handler of a broadcast gets what the first one had before a delay": case(
+        assigned(),
+        *at(5.0, begin(0), later(0, "channel")),
+        *at(5.01, *handled(1)),
+        *at(20.0, begin(0, call=9), end(0, call=9), *handled(2), *aside(0, 1, 2)),
+        *at(21.0, *commit(3)),
+        promise=Promise(ordering="unordered", broadcast=True),
+    ),
     "a call in a task of its own is on its way as another one asks for a delay": case(
         assigned(),
         *at(5.0, begin(0), later(0, "partition"), *handled(1)),
@@ -551,6 +571,28 @@ BAD: dict[str, tuple[str, Case]] = {
     "one of a channel that was put off begins too soon": (
         "I27",
         two(begin(0), later(0, "channel"), OF_OTHER, commit(0)),
+    ),
+    "a batch that was put off begins too soon when a partition that it has nothing of goes": (
+        "I27",
+        two(
+            begin(0),
+            later(0, "channel"),
+            on(OTHER, Event(0.0, "revoking", "A1"), Event(0.0, "revoked", "A1")),
+            begin(0, call=9),
+            end(0, call=9),
+            handled(1, 2),
+            commit(3),
+        ),
+    ),
+    "a record of a broadcast begins too soon": (
+        "I27",
+        case(
+            assigned(),
+            *at(5.0, begin(0), later(0, "channel")),
+            *at(6.0, *handled(1)),
+            commit(0),
+            promise=Promise(ordering="unordered", broadcast=True),
+        ),
     ),
     "an attempt begins when a delay has begun": (
         "I27",

@@ -124,7 +124,26 @@ FAULT = [Event(0.0, "fault", note="store-zombie #1")]
 FETCHED = [Event(0.0, "fetched", "A1", TP, 0, until=3, count=3)]
 
 
+ACROSS_EPOCHS = Promise(window_s=1.0, tick_s=10.0, strings="current", incremental=True)
+
+
+def refused(position: int) -> list[Event]:
+    return [
+        Event(15.0, "send", "A1", TP, position, call=2),
+        Event(15.0, "answer", "A1", note="failed", call=2),
+    ]
+
+
 GOOD: dict[str, Case] = {
+    "a string that a new epoch has refused is stored a tick later": case(
+        assigned(),
+        handled(0, 1, 2),
+        commit(3),
+        said("a", 2),
+        refused(3),
+        [event._replace(at=25.0) for event in stored(3, "a", 3)],
+        promise=ACROSS_EPOCHS,
+    ),
     "what was kept is passed over by the next owner": case(
         assigned(),
         begin(0),
@@ -444,6 +463,29 @@ BAD: dict[str, tuple[str, Case]] = {
             handled(2),
             stored(3, "a", 3),
             promise=EXACT,
+        ),
+    ),
+    "a string that a new epoch has refused is not sent again": (
+        "O4",
+        case(
+            assigned(),
+            handled(0, 1, 2),
+            commit(3),
+            said("a", 2),
+            refused(3),
+            Event(50.0, "calm", note="the end"),
+            promise=ACROSS_EPOCHS,
+        ),
+    ),
+    "a string that nobody has refused is stored too late": (
+        "O4",
+        case(
+            assigned(),
+            handled(0, 1, 2),
+            commit(3),
+            said("a", 2),
+            [event._replace(at=25.0) for event in stored(3, "a", 3)],
+            promise=ACROSS_EPOCHS,
         ),
     ),
     "a string that moves no position is never stored": (

@@ -100,6 +100,9 @@ class World:
         self._calls = 0
         self._requests = 0
         self._handler_calls = 0
+        self._losses = 0
+        # Of the group, when somebody looked.
+        self._protocol = ""
         self._deliveries: Counter[str] = Counter()
         self._at_calls: dict[int, list[Callable[[], None]]] = {}
         self._owners: dict[Partition, tuple[str, int, int]] = {}
@@ -250,6 +253,18 @@ class World:
     def next_request(self) -> int:
         self._requests += 1
         return self._requests
+
+    def lost(self, who: str) -> None:
+        """A member of a mixed group has lost its partitions.
+
+        Its group became classic in an epoch that it had not heard of: the broker refuses what it
+        commits, as in a fault.
+        """
+        self._losses += 1
+        note = f"lost #{self._losses}"
+        self.note("fault", who, note=note)
+        self.note("calm", who, note=note)
+        self.bite("lost")
 
     def wrote(self, member: Member) -> None:
         """A Spark job has written into the sink."""
@@ -430,6 +445,7 @@ class World:
         """
         while not self._is_over:
             await asyncio.sleep(LOOK_S)
+            self._look_at_protocol()
             for member in tuple(self.members):
                 if member.is_leaving or member.look() or member.is_restarting:
                     continue
@@ -442,6 +458,13 @@ class World:
                     continue
                 # Which takes its time, and the others are looked at meanwhile.
                 self.spawn(self._start_again(member))
+
+    def _look_at_protocol(self) -> None:
+        """Count the conversions of the group."""
+        protocol = self.broker._state.group(GROUP).protocol
+        if self._protocol not in ("", protocol):
+            self.bite(f"became {protocol}")
+        self._protocol = protocol
 
     async def _start_again(self, member: Member) -> None:
         if self.can_restart and self.dice.random() < 0.5:
