@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.memory.broker import AssignmentKind
-from reactive_kafka.errors import NotOwnerError
+from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError
 from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
 from tests.broker.contract_cooperative import changes, held, soon
 from tests.broker.members import Member, inspecting, joined
@@ -82,6 +82,88 @@ def test_a_cooperative_member_keeps_what_stays_its_own_when_its_group_is_convert
                 revoked = [partitions for kind, partitions in changes(old) if kind == "revoked"]
                 assert revoked == [moved]
         await cooperative.broker.close()
+
+    run_in_virtual_time(main)
+
+
+def test_what_a_cooperative_member_is_giving_up_in_a_classic_rebalance_stays_its_own_in_a_conversion() -> (
+    None
+):
+    async def main(_: FakeClock) -> None:
+        _, cooperative, consumer = clusters(4)
+        async with joined(cooperative, "t", "g", "one") as one:
+            everything = await one.until_assigned(4)
+            begun, done = held(one)
+            async with joined(cooperative, "t", "g", "two") as two:
+                await soon(begun)
+                async with joined(consumer, "t", "g", "new") as new:
+                    await new.until(lambda: new.generation > 0)
+                    await asyncio.sleep(10)
+                    assert one.owned == everything
+                    assert not two.owned | new.owned
+                    done.set()
+                    await new.until(lambda: bool(new.owned))
+                    await two.until(lambda: bool(two.owned))
+                    await one.until(lambda: len(one.owned) < 3)
+                    assert one.owned | two.owned | new.owned == everything
+                    assert len(one.owned) + len(two.owned) + len(new.owned) == 4
+        await cooperative.broker.close()
+
+    run_in_virtual_time(main)
+
+
+@pytest.mark.parametrize("is_eager", [True, False])
+def test_a_classic_member_that_is_cut_off_from_a_consumer_group_is_out_when_its_session_ends(
+    is_eager: bool,
+) -> None:
+    async def main(clock: FakeClock) -> None:
+        eager, cooperative, consumer = clusters(2)
+        classic = eager if is_eager else cooperative
+        classic.properties = {"session_timeout_ms": 10_000}
+        async with (
+            joined(consumer, "t", "g", "new") as new,
+            joined(classic, "t", "g", "old") as old,
+        ):
+            await new.until_assigned(1)
+            [theirs] = await old.until_assigned(1)
+            cut_at = clock.monotonic()
+            classic.broker.cut_off("g", "old-2")
+            await new.until_assigned(2)
+            assert 10 <= clock.monotonic() - cut_at < 12
+            with pytest.raises(OutcomeUnknownError):
+                await old.consumer.commit({theirs: Committed(1)}, old.generation)
+            classic.broker.heal("g")
+            await old.until(lambda: not old.owned)
+            await old.until_assigned(1)
+            await new.until_assigned(1)
+            assert not old.owned & new.owned
+        assert classic.broker.commits("g") == ()
+        await classic.broker.close()
+
+    run_in_virtual_time(main)
+
+
+def test_a_classic_member_joins_again_after_an_outage_in_which_the_epoch_ended() -> None:
+    async def main(_: FakeClock) -> None:
+        eager, _, consumer = clusters(2)
+        eager.properties = {"rebalance_timeout_ms": 5_000}
+        async with (
+            joined(consumer, "t", "g", "new") as new,
+            joined(eager, "t", "g", "old") as old,
+        ):
+            await new.until_assigned(1)
+            await old.until_assigned(1)
+            begun, done = held(old)
+            eager.broker.rebalance("g")
+            await soon(begun)
+            eager.broker.down = True
+            done.set()
+            await asyncio.sleep(100)
+            assert not old.owned
+            eager.broker.down = False
+            await old.until_assigned(1)
+            assert list(eager.broker.members("g")) == ["new-1", "old-2"]
+        await eager.broker.close()
 
     run_in_virtual_time(main)
 
