@@ -9,6 +9,14 @@ from contextlib import AsyncExitStack
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 
+from reactive_kafka.broker.aiokafka.connections.client_settings import ClientSettings
+from reactive_kafka.broker.aiokafka.group_requests import CoordinatorRequests
+from reactive_kafka.broker.aiokafka.kafka_client import KafkaClient
+from reactive_kafka.broker.consumer.membership.consumer_group.member import (
+    LEAVES,
+    UNCHANGED_TIMEOUT,
+)
+from reactive_kafka.broker.wire.definitions import CONSUMER_GROUP_HEARTBEAT
 from reactive_kafka.errors import BrokerError, FatalBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 from tests.broker.contract import CommitContract, GroupContract, LogContract, ReadingContract, group
@@ -20,7 +28,7 @@ from tests.broker.contract_assignments import (
 from tests.broker.contract_cooperative import CooperativeContract
 from tests.broker.contract_transactions import PositionsContract
 from tests.broker.hazards.applications import running
-from tests.broker.members import PATIENCE_S, Member, joined
+from tests.broker.members import PATIENCE_S, Member, inspecting, joined
 from tests.broker.test_kafka import KafkaTestCluster
 from tests.harness.kafka import KafkaCluster
 
@@ -85,6 +93,53 @@ async def test_a_group_is_moved_member_by_member_in_both_directions(
                         await one.consumer.poll({}, 0.05)
         stored = await members[0].consumer.committed(everything)
         assert set(stored.values()) == {Committed(len(protocols))}
+
+
+async def test_a_member_whose_group_became_classic_without_it_converts_it_back(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(2)
+    classic = {"group_protocol": "classic", "heartbeat_interval_ms": 200}
+    async with (
+        joined(cluster, topic, group, "new") as new,
+        joined(cluster, topic, group, "old", properties=classic) as old,
+    ):
+        await new.until_assigned(1)
+        await old.until_assigned(1)
+        events = len(new.events)
+        await _remove(cluster, group, "new")
+        await new.until(lambda: len(new.events) > events)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(new.owned) != 1 or len(old.owned) != 1 or new.owned & old.owned:
+                for member in (new, old):
+                    # Raises what the group says.
+                    await member.consumer.poll({}, 0.05)
+
+
+async def _remove(cluster: KafkaTestCluster, group: str, client_id: str) -> None:
+    """Take a member out of its group without a word to it, as when its session is over."""
+    async with inspecting(cluster) as inspector:
+        members = (await inspector.describe_group(group)).members
+    [member_id] = [one.member_id for one in members if client_id in one.client_id]
+    client = KafkaClient(ClientSettings(bootstrap_servers=cluster.bootstrap_servers))
+    await client.bootstrap()
+    try:
+        leaving = {
+            "group_id": group,
+            "member_id": member_id,
+            "member_epoch": LEAVES,
+            "instance_id": None,
+            "rack_id": None,
+            "rebalance_timeout_ms": UNCHANGED_TIMEOUT,
+            "subscribed_topic_names": None,
+            "subscribed_topic_regex": None,
+            "server_assignor": None,
+            "topic_partitions": None,
+        }
+        answer = await CoordinatorRequests(client, group).ask(CONSUMER_GROUP_HEARTBEAT, leaving)
+        assert answer["error_code"] == 0
+    finally:
+        await client.close()
 
 
 async def _commit_all(
