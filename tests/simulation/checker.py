@@ -68,6 +68,8 @@ class Promise:
         rate: So many records of it start in a second, after a burst of as many; 0: nobody counts
             them.
         rate_by: What has that rate: each "key" or "partition", or "" for all records together.
+        rate_held: So many records may have counted against the rate and not have started: each
+            waits for a place in a limit that channels share.
         per_partition: So many of them of one partition; 0: nobody counts them.
         jobs: So many Spark jobs of it; 0: nobody counts them.
         window: So many records one of its clients has fetched and not settled; 0: nobody counts
@@ -113,6 +115,7 @@ class Promise:
     concurrency: int = 0
     rate: float = 0.0
     rate_by: str = ""
+    rate_held: int = 0
     per_partition: int = 0
     jobs: int = 0
     window: int = 0

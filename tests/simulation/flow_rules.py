@@ -72,8 +72,9 @@ def _concurrency(history: History) -> Iterator[Violation]:
 def _rates(history: History) -> Iterator[Violation]:
     """I25: no more records start in any time than ``rate_limit`` and its burst allow.
 
-    Another attempt in place is no start, nor is a call that a handler has asked for. What starts as a whole may be more than the burst; it
-    begins with none left over from before.
+    Another attempt in place is no start, nor is a call that a handler has asked for. What starts as
+    a whole may be more than the burst; it begins with none left over from before. What has counted
+    and waits for a place in a shared limit starts late, next to those of its time.
     """
     rate = history.promise.rate
     if not rate:
@@ -102,7 +103,8 @@ def _rates(history: History) -> Iterator[Violation]:
         early, since = over.get((event.who, value), (0.0, event.at))
         early = max(0.0, early - (event.at - since) * rate) + size
         over[event.who, value] = early, event.at
-        if early > max(1.0, rate, size) + 0.01:
+        held = history.promise.rate_held * size
+        if early > max(1.0, rate, size) + held + 0.01:
             yield Violation(
                 "I25", f"{event.who} starts {early:g} records at once at {rate:g} a second", index
             )

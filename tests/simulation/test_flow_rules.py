@@ -28,6 +28,7 @@ ONE_OF_EACH = Promise(concurrency=9, per_partition=1, ordering="unordered")
 TWO_BY_KEY = Promise(ordering="key", window=1, reads_ahead=True)
 WINDOW = Promise(window=2)
 TWO_A_SECOND = Promise(rate=2.0, ordering="unordered")
+ONE_HELD = Promise(rate=2.0, rate_held=1, ordering="unordered")
 BATCH = [begin(number, call=5) for number in range(3)]
 BOTH = {TP: LOG[TP], OTHER: {number: Stored(f"o{number}", None) for number in range(3)}}
 
@@ -105,6 +106,9 @@ GOOD: dict[str, Case] = {
         *[end(number, call=5) for number in range(3)],
         commit(3),
         promise=TWO_A_SECOND,
+    ),
+    "one more than a second's worth was held until now": case(
+        assigned(), *at(10.0, *handled(0, 1, 2)), commit(3), promise=ONE_HELD
     ),
     "another attempt is no start": case(
         assigned(),
@@ -410,6 +414,15 @@ BAD: dict[str, tuple[str, Case]] = {
     "one record more than a second's worth": (
         "I25",
         case(assigned(), *at(10.0, *handled(0, 1, 2)), commit(3), promise=TWO_A_SECOND),
+    ),
+    "one record more than a second's worth and one that was held": (
+        "I25",
+        case(
+            assigned(),
+            *at(10.0, *handled(0, 1, 2), begin(0, call=9), end(0, call=9)),
+            commit(3),
+            promise=ONE_HELD,
+        ),
     ),
     "one that comes before its time": (
         "I25",

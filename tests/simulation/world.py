@@ -605,6 +605,7 @@ def promise(scenario: Scenario) -> Promise:
         concurrency=_concurrency(scenario),
         rate=RATES[rate] if rate else 0.0,
         rate_by=rate_by,
+        rate_held=int(settings.get("concurrency", 1)) if scenario.slots else 0,
         per_partition=settings.get("concurrency_per_partition", 0),
         jobs=settings.get("spark", {}).get("max_concurrent_jobs", 0),
         window=_window(scenario),
