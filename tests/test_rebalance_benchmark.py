@@ -300,6 +300,12 @@ def test_the_short_table_has_what_the_page_says_of_each_contender_that_was_measu
     assert front_page.with_table(marked, text).splitlines()[2:-2] == short
 
 
+@pytest.mark.parametrize("shown", front_page.PAGES, ids=lambda path: path.name)
+def test_the_readme_and_the_page_about_performance_show_what_was_measured(shown: Path) -> None:
+    text = shown.read_text()
+    assert front_page.with_table(text, front_page.RESULTS.read_text()) == text
+
+
 def test_what_a_row_runs_is_there() -> None:
     assert len({row.name for row in ROWS}) == len(ROWS)
     for row in ROWS:
