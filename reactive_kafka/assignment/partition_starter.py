@@ -126,7 +126,8 @@ class PartitionStarter:
         *,
         is_new: bool = False,
     ) -> Start | None:
-        """Track a partition from a start that was chosen; that alone commits nothing.
+        """Track a partition from a start that was chosen; that alone commits nothing, unless a
+        restarted channel cannot continue from its old position.
 
         Returns:
             None if the settings allow no start.
@@ -139,7 +140,11 @@ class PartitionStarter:
 
         wanted: int | None
         try:
-            wanted = chosen_position(choice.where, log.start, log.end, log.at_time, position)
+            if choice.is_resumed and isinstance(choice.where, int):
+                # No seek to offset 0, which means the beginning of the log wherever that is.
+                wanted = choice.where
+            else:
+                wanted = chosen_position(choice.where, log.start, log.end, log.at_time, position)
         except NoPositionError:
             # The choice counts from the position, and there is none that it may count from. Report
             # that as for any start.
@@ -156,7 +161,13 @@ class PartitionStarter:
         # given the group of a stream must not rewind the stream.
         has_ranges = partition.ranges is not None
         committed = stored if has_ranges else _if_not_behind(stored, start.position)
-        tracker = OffsetTracker(partition.id, start.position, committed=committed)
+        # Where reading continues is committed if the log does not have the old position any more.
+        tracker = OffsetTracker(
+            partition.id,
+            start.position,
+            committed=committed,
+            commit_start=choice.is_resumed and start.commit,
+        )
         if not choice.is_resumed:
             tracker.uncommitted_from = start.position
         if has_ranges and stored is not None:

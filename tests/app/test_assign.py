@@ -280,6 +280,27 @@ async def test_what_a_stop_could_not_store_is_committed_after_the_next_start() -
     await broker.close()
 
 
+@pytest.mark.parametrize("position", [0, 1])
+@in_virtual_time
+async def test_records_that_went_from_before_a_stopped_channel_are_reported(position: int) -> None:
+    """The position at which it stopped, 0 too, is none that an application has sought."""
+    seen, recorder, broker = Seen(), Recorder(), broker_with(position, began=START)
+    app = noting_app(seen, recorder, assign=["orders:0:0"], auto_offset_reset="earliest")
+    async with running(app, broker=broker) as test:
+        channel = test.app.channel("orders")
+        await until(lambda: channel.is_ready and len(seen) == position)
+        await channel.stop()
+        for _ in range(8):
+            broker.produce("orders", b"", partition=0)
+        broker.delete_records(tp(0), 5)
+        await channel.start()
+        await until(lambda: stored(broker) == {0: 8 + position})
+    assert offsets(seen) == [*range(position), *range(5, 8 + position)]
+    (reset,) = [event for event in recorder.events if isinstance(event, OffsetReset)][-1:]
+    assert (reset.from_offset, reset.to_offset, reset.skipped) == (position, 5, 5 - position)
+    await broker.close()
+
+
 @in_virtual_time
 async def test_a_commit_is_not_repeated_because_a_partition_was_added_meanwhile() -> None:
     seen, broker = Seen(), make_broker()
