@@ -141,7 +141,7 @@ class PartitionStarter:
         wanted: int | None
         try:
             if choice.is_resumed and isinstance(choice.where, int):
-                # No seek to offset 0, which means the beginning of the log wherever that is.
+                # This is not a seek: a seek to offset 0 means the first record in the log.
                 wanted = choice.where
             else:
                 wanted = chosen_position(choice.where, log.start, log.end, log.at_time, position)

@@ -302,6 +302,25 @@ async def test_records_that_went_from_before_a_stopped_channel_are_reported(posi
 
 
 @in_virtual_time
+async def test_where_a_restarted_channel_continues_is_committed_if_its_position_has_gone() -> None:
+    """No record comes, so nothing else would move the position."""
+    seen, broker = Seen(), make_broker()
+    app = noting_app(seen, assign=["orders:0:0"], auto_offset_reset="earliest")
+    async with running(app, broker=broker) as test:
+        channel = test.app.channel("orders")
+        await until(lambda: channel.is_ready)
+        assert stored(broker) == {}
+        await channel.stop()
+        for _ in range(5):
+            broker.produce("orders", b"", partition=0)
+        broker.delete_records(tp(0), 5)
+        await channel.start()
+        await until(lambda: stored(broker) == {0: 5}, 60)
+    assert offsets(seen) == []
+    await broker.close()
+
+
+@in_virtual_time
 async def test_a_commit_is_not_repeated_because_a_partition_was_added_meanwhile() -> None:
     seen, broker = Seen(), make_broker()
     app = noting_app(seen, assign=["orders:*"], auto_offset_reset="earliest")

@@ -101,7 +101,7 @@ class KafkaClient:
         self._bootstrap_connection: BrokerConnection | None = None
         # Those whose metadata is asked for. Empty: of all topics.
         self._topics: frozenset[str] = frozenset()
-        # The result of the next update, once somebody has asked for one.
+        # The result of the update that was asked for. None: no update was asked for.
         self._update: Future[bool] | None = None
         self._update_is_due = asyncio.Event()
         self._updating: asyncio.Task[None] | None = None
@@ -157,7 +157,7 @@ class KafkaClient:
         return await self._connection(node, group) is not None
 
     def connection(self, node: int | None, group: Any) -> BrokerConnection | None:
-        """Return the open connection to a node; None: there is none."""
+        """Return the open connection to a node, or None if there is none."""
         if node is None:
             return None
         found = self._connections.get((node, group))
@@ -350,6 +350,7 @@ class KafkaClient:
         try:
             metadata = await self._metadata(connection, topics)
         except BaseException:
+            # Also after a cancellation: nobody else has this connection.
             connection.close()
             raise
         if metadata is not None and not _take(self.cluster, metadata):
@@ -387,7 +388,7 @@ class KafkaClient:
                 connection = await self._open(*address, is_advertised=True)
             except EXPECTED_ERRORS:
                 self._refused.refused(address, time.monotonic())
-                # Other brokers may have taken over what is looked for.
+                # Other brokers may have taken over its partitions and groups.
                 self.force_metadata_update()
                 return None
             if self._is_closed:

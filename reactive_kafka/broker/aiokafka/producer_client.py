@@ -53,7 +53,7 @@ class ProducerClient(KafkaClient):
         return numbers
 
     async def _maybe_wait_metadata(self) -> None:
-        """Wait for the update of the metadata that is being made, if there is one."""
+        """Wait until a running update of the metadata has ended. Without one, return at once."""
         if self.is_updating:
             await self.force_metadata_update()
 

@@ -1,4 +1,4 @@
-"""One connection to a broker: requests go out, and each answer goes to whoever waits for it."""
+"""One connection to a broker. It sends requests, and gives each answer to its caller."""
 
 from __future__ import annotations
 
@@ -167,6 +167,7 @@ class BrokerConnection:
             if self._settings.uses_sasl:
                 await log_in(self, self._settings)
         except BaseException:
+            # Also after a cancellation: nobody else has this connection.
             self.close()
             raise
         self.answer_timeout_s = self._settings.request_timeout_s
@@ -318,7 +319,7 @@ class BrokerConnection:
     def _ended(self, error: Exception) -> None:
         """Close the connection: nothing more can be read from it."""
         if not isinstance(error, OSError | EOFError):
-            # What answers there is no Kafka, or we cannot read it.
+            # The server there is not Kafka, or its answer cannot be read.
             logger.warning("%s:%d: %r", self.host, self.port, error)
         self.close(ClosedBecause.BROKEN, error)
 

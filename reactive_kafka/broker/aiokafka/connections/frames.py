@@ -1,4 +1,4 @@
-"""Cuts what a broker sends into answers, each in a buffer of its own. No I/O."""
+"""Splits the bytes of a connection into answers, each in its own buffer. No I/O."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ another turn of the loop.
 """
 
 AT_ONCE_BYTES = 8 << 20
-"""A buffer for a longer answer starts at this size and grows as bytes arrive: what is no Kafka may
-send any length.
+"""The size at which the buffer for a longer answer starts. It grows as bytes arrive, because a
+server that is not Kafka may announce any length.
 """
 
 LENGTH_BYTES = 4
@@ -33,7 +33,7 @@ class Frames:
         # Only while something is read: most connections wait nearly all the time, and a channel has
         # two at least.
         self._small: bytearray | None = None
-        # How much of ``_small``, or of ``_large`` if there is one, is filled.
+        # How many bytes are filled: of ``_large`` if there is one, otherwise of ``_small``.
         self._filled_bytes = 0
         self._large: bytearray | None = None
         # The length of the frame that ``_large`` is for.

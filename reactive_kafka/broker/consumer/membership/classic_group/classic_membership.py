@@ -292,7 +292,7 @@ class ClassicGroupMembership:
             self._calls.wake()
 
     async def _kept_partitions(self, view: TopicView) -> Collection[TopicPartition]:
-        """Return the partitions that the group has kept; all of the view if nobody tells.
+        """Return the assigned partitions, or all of the view if the coordinator does not say.
 
         Raises:
             TransientBrokerError: No answer.

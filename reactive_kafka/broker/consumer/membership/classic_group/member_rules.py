@@ -374,7 +374,7 @@ class ClassicGroupMember:
             return
         seen = self._of_group(partitions)
         if self._distributed is None:
-            # Nobody has told what was kept: see :meth:`kept_partitions_seen`.
+            # What the group has kept is not known: see :meth:`kept_partitions_seen`.
             self._distributed = seen
         elif seen != self._distributed:
             self._distributed = seen
