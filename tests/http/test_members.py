@@ -198,6 +198,8 @@ async def test_the_page_shows_its_peers_and_says_which_it_cannot_reach(tmp_path:
         asgi = make_asgi(FactsApp(), peers=lambda: [there, away, evil])
         async with serve(asgi, HOST, 0) as server:
             await tab.open(server.url)
+            # The page as the server draws it has the same rows. The scripts draw them again.
+            await tab.until("document.querySelector('#clock')")
             await tab.until("document.querySelectorAll('.members tbody tr').length === 4")
             shown = await tab.text(".members")
             assert f"{there} running" in shown

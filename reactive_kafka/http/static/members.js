@@ -70,7 +70,8 @@ function workersText(workers, channel) {
 export class Members {
   constructor(channel = "") {
     this.channel = channel
-    this.count = 1
+    // Unknown until the service has answered.
+    this.count = null
     // Above everything that is of one worker only.
     this.workers = element("p", "workers")
     this.workers.hidden = true

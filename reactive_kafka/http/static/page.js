@@ -448,7 +448,7 @@ class Page {
       `host ${application.host}`,
       `process ${application.pid}`,
       application.uptime_seconds != null && `up ${durationText(application.uptime_seconds)}`,
-      membersText(this.view.members.count),
+      this.view.members.count && membersText(this.view.members.count),
       application.state,
     ].filter(Boolean).join(" \u00b7 "))
     list(document.getElementById("reasons"), application.reasons.map((one) => `${one.name}: ${one.reason}`))
