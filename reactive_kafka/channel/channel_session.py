@@ -36,6 +36,7 @@ from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.channel_context import ChannelContext
@@ -277,7 +278,7 @@ class ChannelSession:
                 for tracker in client.table.all_trackers()
             ]
             self._totals.resume.update(
-                {tracker.partition: tracker.outside_plans(tracker.safe) for tracker in left}
+                {tracker.partition: self._resume_position(tracker) for tracker in left}
             )
         # The stack takes every step, whatever the others raise, the last one pushed first.
         async with AsyncExitStack() as steps:
@@ -291,6 +292,13 @@ class ChannelSession:
             steps.push_async_callback(self.letters.stop)
             steps.callback(self.hook.close)
             await self.clients.close()
+
+    def _resume_position(self, tracker: OffsetTracker) -> int:
+        """Return where the next session continues in a partition that no group assigns."""
+        if self.hook.keeps_positions:
+            # The states of the records behind that position end with this session.
+            return tracker.stored
+        return tracker.outside_plans(tracker.safe)
 
     def no_more_to_come(self) -> None:
         """Note that everything that is wanted has been read, so batches do not wait to fill."""

@@ -105,7 +105,7 @@ class CommitEngine:
         return {name: offsets for name, offsets in ahead.items() if offsets > 0}
 
     def _unstored(self, tracker: OffsetTracker) -> int:
-        return self.reached(tracker) - max(tracker.start, tracker.uncommitted_from)
+        return self.reached(tracker) - tracker.stored
 
     def ahead(self) -> tuple[int, int]:
         """The offsets that are settled and not stored, and the records in the windows behind them.

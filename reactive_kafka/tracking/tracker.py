@@ -526,6 +526,11 @@ class OffsetTracker:
         self.committed = position
         self.uncommitted_from = position
 
+    @property
+    def stored(self) -> int:
+        """The position that the group has of what was read here; else where reading began."""
+        return max(self.start, self.uncommitted_from)
+
     def offset_of(self, index: int) -> int:
         """The offset of the record with this arrival number, which must be in the window."""
         return self.offsets.offset_of(index)

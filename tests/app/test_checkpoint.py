@@ -617,6 +617,36 @@ async def test_a_channel_that_is_started_again_claims_anew_and_goes_on() -> None
     assert row(rows) == (2, 2, "2", "")
 
 
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+@in_virtual_time
+async def test_assigned_partitions_are_read_again_if_no_state_of_them_was_ever_stored(
+    reset: str,
+) -> None:
+    """The channel knows in memory how far it has read, but the state of that is gone."""
+    rows, seen, broker = Rows(), Seen(), make_broker(1)
+    for _ in range(2):
+        broker.produce("orders", b"before", partition=0)
+    app = app_on(rows, auto_offset_reset=reset, group_id=None, topic=None, assign=["orders:0"])
+    counting(app, seen)
+    begins = 0 if reset == "earliest" else 2
+    async with running(app, broker=broker) as test:
+        await until(lambda: app.channel("orders").is_ready)
+        await send(test, b"one", b"two")
+        await until(lambda: len(seen) == 4 - begins)
+        rows.faults.away = True
+        # Twice: what the first start has kept in mind holds for the second one.
+        for _ in range(2):
+            await app.channel("orders").stop()
+            broker.produce("orders", b"meanwhile", partition=0)
+            await app.channel("orders").start()
+        rows.faults.away = False
+        seen.clear()
+        await until(lambda: len(seen) == 6 - begins)
+        await test.settled()
+        assert seen == [(offset, offset - begins) for offset in range(begins, 6)]
+    await broker.close()
+
+
 @in_virtual_time
 async def test_a_row_that_somebody_had_meanwhile_did_not_come_straight_back() -> None:
     rows = Rows()

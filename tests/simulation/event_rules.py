@@ -146,6 +146,9 @@ def _retried(history: History) -> Iterator[Violation]:
             begins[event.who, event.tp, event.offset].append((index, event))
         elif event.note == "raised":
             ends[event.who, event.tp, event.offset].append(event)
+    # Earlier ones that no attempt has followed: another client of the application may have got the
+    # record meanwhile, whose attempts count from 1 again.
+    waiting: dict[tuple[str, Partition, int], list[Said]] = defaultdict(list)
     for said in _of(history, "HandlerRetried"):
         place, attempt, wait_s = _place(said), said.fields["attempt"], said.fields["wait_s"]
         if not 0 <= wait_s <= history.promise.backoff_s:
@@ -161,19 +164,28 @@ def _retried(history: History) -> Iterator[Violation]:
         ]
         if not failed and not _is_several(history):
             yield _wrong("V3", said, f"no attempt {attempt} of {place} has failed")
-        later = [
+        again = [one for one in begins[said.who, *place] if one[1].attempt > 1]
+        earlier = [
             one
-            for index, one in begins[said.who, *place]
-            if index >= said.until and one.attempt > 1
+            for one in waiting[said.who, *place]
+            if not any(one.until <= index < said.until for index, _ in again)
         ]
-        if (
-            later
-            and later[0].attempt == attempt + 1
-            and later[0].at < said.at + wait_s - A_MOMENT_S
-        ):
+        waiting[said.who, *place] = [*earlier, said]
+        next_one = next((one for index, one in again if index >= said.until), None)
+        if next_one is None or next_one.attempt != attempt + 1:
+            continue
+        is_of_earlier = any(
+            one.fields["attempt"] == attempt and _is_due(one, next_one) for one in earlier
+        )
+        if not (_is_due(said, next_one) or is_of_earlier):
             yield _wrong(
-                "V3", said, f"{place} was to wait for {wait_s} s, and began at {later[0].at}"
+                "V3", said, f"{place} was to wait for {wait_s} s, and began at {next_one.at}"
             )
+
+
+def _is_due(said: Said, begin: Event) -> bool:
+    """The attempt began when the wait that was told was over."""
+    return begin.at >= said.at + said.fields["wait_s"] - A_MOMENT_S
 
 
 def _is_several(history: History) -> bool:

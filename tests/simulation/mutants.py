@@ -216,6 +216,13 @@ MUTANTS = (
         "checkpoint",
     ),
     Mutant(
+        "a channel that starts again continues without the states of before",
+        "channel/channel_session.py",
+        "        if self.hook.keeps_positions:",
+        "        if False:",
+        "checkpoint",
+    ),
+    Mutant(
         "nobody looks at the store of an idle channel",
         "checkpoint/consumer.py",
         "        await self._rows.look()",

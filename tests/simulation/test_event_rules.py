@@ -59,6 +59,8 @@ GOOD = (
     [said("RecordDeadLettered", **LETTER), said("RecordDelayed", **DELAYED)],
     [said("RecordPoisoned", **POISON), said("PoisonSettled", 9.5, age_s=5.5)],
     [said("HandlerRetried", **AGAIN)],
+    # Another client of the application got the record while the first one waited.
+    [said("HandlerRetried", **AGAIN), said("HandlerRetried", **AGAIN | {"at": 2.2})],
     [said("HandlerAbandoned", **LEFT), said("StopWaits", records=0, left_s=2.0)],
     away("Broker", 7.0),
     away("Store", 7.5),
@@ -83,6 +85,7 @@ BAD = (
     ("V3", [said("HandlerRetried", **AGAIN | {"attempt": 0})]),
     ("V3", [said("HandlerRetried", **AGAIN | {"wait_s": 1_000.0})]),
     ("V3", [said("HandlerRetried", **AGAIN | {"at": 2.0})]),
+    ("V3", [said("HandlerRetried", **AGAIN | {"at": at}) for at in (1.8, 2.0)]),
     ("V4", [said("HandlerAbandoned", **LEFT | {"records": 0})]),
     ("V4", [said("HandlerAbandoned", **LEFT | {"records": 4})]),
     ("V4", [said("HandlerAbandoned", **LEFT | {"waited_s": 30.0})]),
