@@ -238,6 +238,7 @@ class AiokafkaConsumer(KafkaQueries):
         self.owned.group = group
         cluster = client.cluster
         group.start(listener, self._topics_to_read(cluster))
+        self._metadata_changed(cluster)
         cluster.add_listener(self._metadata_changed)
 
     async def _protocol_of(self, client: KafkaClient) -> str:

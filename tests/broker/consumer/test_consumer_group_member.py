@@ -23,6 +23,7 @@ from reactive_kafka.broker.consumer.membership.consumer_group.heartbeat_answers 
     meaning_of,
 )
 from reactive_kafka.broker.consumer.membership.consumer_group.member import (
+    ALL_OWNED_BEAT_S,
     QUICK_BEAT_S,
     SETTLING_BEAT_S,
     ConsumerGroupMember,
@@ -346,10 +347,37 @@ def test_a_heartbeat_is_due_at_once_after_a_revocation_and_after_an_assignment()
 
 def test_heartbeats_are_close_together_after_a_change_and_then_less_so() -> None:
     played = joined()
-    played.beat(5.0)
-    assert played.member.due_at() == 5.0 + SETTLING_BEAT_S
+    played.beat(3.0)
+    assert played.member.due_at() == 3.0 + SETTLING_BEAT_S
     played.beat(50.0)
     assert 50.0 < played.member.due_at() <= 50.0 + QUICK_BEAT_S
+
+
+@pytest.mark.parametrize(
+    ("known", "is_last"),
+    [
+        ({}, False),
+        ({"orders": range(4)}, True),
+        # A topic has grown, and the group has not assigned its new partition.
+        ({"orders": range(5)}, False),
+        ({"bills": range(3)}, False),
+    ],
+)
+def test_heartbeats_are_rarer_while_no_other_member_has_a_partition(
+    known: dict[str, range], is_last: bool
+) -> None:
+    played = joined()
+    played.member.topics_seen(known)
+    played.beat(3.0)
+    assert played.member.due_at() == 3.0 + SETTLING_BEAT_S
+    played.beat(50.1)
+    assert (played.member.due_at() > 50.1 + QUICK_BEAT_S) is is_last
+    assert played.member.due_at() <= 50.1 + ALL_OWNED_BEAT_S
+    other = Played(played.group, make_member("two"))
+    other.settle(51.0)
+    played.settle(51.0)
+    played.beat(60.1)
+    assert played.member.due_at() <= 60.1 + QUICK_BEAT_S
 
 
 def test_only_an_answer_with_news_has_the_listener_called() -> None:

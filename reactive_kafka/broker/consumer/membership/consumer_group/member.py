@@ -53,6 +53,8 @@ QUICK_BEAT_S = 0.75
 A member learns of a change only by an answer. The broker asks for a heartbeat every 5 s, so a
 partition whose owner has left would wait for up to 5 s.
 """
+ALL_OWNED_BEAT_S = 2.0
+"""The same for a member that owns all partitions of its topics: no partition can come to it."""
 
 
 def new_member_id() -> str:
@@ -101,6 +103,8 @@ class ConsumerGroupMember:
         self.epoch = JOINS
         self.owned = OwnedSince()
         self._topics: frozenset[str] = frozenset()
+        # Topic -> its partitions, as far as the client knows them.
+        self._partitions: Mapping[str, Collection[int]] = {}
         # Topic id -> name, for all topics of targets so far.
         self._names: dict[bytes, str] = {}
         # Owned partition -> the broker's name for it.
@@ -124,6 +128,10 @@ class ConsumerGroupMember:
         if topics != self._topics:
             self._topics = topics
             self._is_due = True
+
+    def topics_seen(self, partitions: Mapping[str, Collection[int]]) -> None:
+        """Note which partitions the topics have, without topics that do not exist."""
+        self._partitions = dict(partitions)
 
     def due_at(self) -> float:
         """Return when the next heartbeat is to be sent; infinite if none is."""
@@ -363,12 +371,25 @@ class ConsumerGroupMember:
         self._sent = None
 
     def _plan_next(self, now: float) -> None:
-        is_settling = now < self._changed_at + SETTLING_S
-        longest_s = SETTLING_BEAT_S if is_settling else QUICK_BEAT_S
+        if now < self._changed_at + SETTLING_S:
+            longest_s = SETTLING_BEAT_S
+        elif self._owns_all():
+            longest_s = ALL_OWNED_BEAT_S
+        else:
+            longest_s = QUICK_BEAT_S
         # At a multiple of the interval, so that all members of a process wake its loop together:
         # with a hundred channels at rest these wakes are most of the cost.
         beat_s = min(self._interval_s, longest_s)
         self._next_at = (floor(now / beat_s) + 1) * beat_s
+
+    def _owns_all(self) -> bool:
+        """Return whether no other member has a partition of this one's topics."""
+        owned = self.owned.partitions
+        return self._topics <= self._partitions.keys() and all(
+            TopicPartition(topic, number) in owned
+            for topic in self._topics
+            for number in self._partitions[topic]
+        )
 
     def _move(self, event: str) -> None:
         self.state = next_state(CONSUMER_MEMBER_TRANSITIONS, self.state, event)

@@ -110,7 +110,8 @@ class ConsumerGroupMembership:
         self._beat_now.set()
 
     def topics_seen(self, partitions: Mapping[str, Collection[int]]) -> None:
-        """Do nothing: the broker watches the topics of its groups."""
+        """Tell the member. The broker itself watches the topics of its groups."""
+        self.member.topics_seen(partitions)
 
     def note_poll(self) -> None:
         """Note that somebody polls the consumer, which proves that the application works."""
