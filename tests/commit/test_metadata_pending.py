@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -461,6 +461,43 @@ def test_a_broker_that_takes_less_gets_fewer_acks_and_nothing_counts_as_dropped(
     assert stored.offset == 1
     assert room.dropped == 0
     assert (read(stored).acks is not None) == (least > 30)
+
+
+@given(
+    least=st.integers(0, 120),
+    plans=st.integers(0, 5),
+    topic=st.sampled_from([None, "topic-id-of-orders", "other-id"]),
+    user=st.text("x \N{GRINNING FACE}=t", max_size=40),
+    keeps_acks=st.booleans(),
+    tells_topic=st.booleans(),
+)
+def test_a_request_is_repeated_at_once_only_while_something_can_be_left_out(
+    least: int, plans: int, topic: str | None, user: str, keeps_acks: bool, tells_topic: bool
+) -> None:
+    engine = CommitEngine(metadata=MetadataPolicy(keeps_acks=keeps_acks, tells_topic=tells_topic))
+    engine.begin(1, [A])
+    tracker = track(engine)
+    if topic is not None:
+        partition = engine.table.get(A)
+        assert partition is not None
+        partition.commits.metadata.reads_topic(topic)
+    for number in range(plans):
+        tracker.plan(PlannedRange(2 + 5 * number, 7 + 5 * number))
+    ack(engine, 0, *range(10, 30, 2), metadata=user)
+    lengths = []
+    while (request := engine.plan(NOW)) is not None:
+        text = request.offsets[A].metadata
+        # Each one is shorter than the one before.
+        assert not lengths or units(text) < lengths[-1]
+        lengths.append(units(text))
+        if units(text) <= least:
+            break
+        if not engine.takes_less(request, [A]):
+            # Plans are needed, and stay.
+            assert text == encode(1, tracker.planned_beyond(1))
+            assert plans
+            break
+    assert lengths
 
 
 # -- commits of given positions

@@ -88,6 +88,14 @@ def encode(
     return _fitting(position, plans) if plans else ""
 
 
+def has_topic(text: str, topic: str) -> bool:
+    """Whether a text of :func:`encode` holds this topic id: it is left out if it does not fit.
+
+    A user's string in the text may look the same.
+    """
+    return bool(topic) and _tail(topic) in text
+
+
 def _tail(topic: str, acks: str = "") -> str:
     tail = f" t={topic[:_TOPIC_CHARACTERS]}" if topic else ""
     return f"{tail} {acks}" if acks else tail

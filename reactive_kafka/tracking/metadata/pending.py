@@ -16,7 +16,14 @@ from dataclasses import dataclass, field, replace
 
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.metadata import acks as ackmap
-from reactive_kafka.tracking.metadata.codec import LIMIT, decode, encode, room_for_acks, units
+from reactive_kafka.tracking.metadata.codec import (
+    LIMIT,
+    decode,
+    encode,
+    has_topic,
+    room_for_acks,
+    units,
+)
 from reactive_kafka.tracking.metadata.done import KnownDone
 from reactive_kafka.tracking.metadata.user import MetadataLimit, UserMetadata
 from reactive_kafka.tracking.plans import Plans
@@ -258,7 +265,7 @@ class OffsetMetadata:
         topic = ""
         if plans or self._policy.tells_topic:
             topic = self.topic_id or ""
-        # Most partitions store nothing with their positions: this is their short way.
+        # Most partitions store nothing with their positions: nothing has to be encoded for them.
         if not (plans or user or topic):
             return PendingCommit(tracker, position, is_new, number=number, last=last)
         limit = self._room.for_user
@@ -266,6 +273,7 @@ class OffsetMetadata:
         without_user = ""
         if plans or topic:
             without_user = encode(position, plans, "", topic=topic, limit=limit)
+        # encode() has left the user's string out: it did not fit.
         is_lost = bool(user) and text == without_user
         return PendingCommit(
             tracker,
@@ -275,7 +283,7 @@ class OffsetMetadata:
             "" if is_lost else user,
             number,
             is_lost,
-            has_topic=bool(topic),
+            has_topic=has_topic(text, topic),
             is_empty=not plans and (is_lost or not user),
             last=last,
         )
