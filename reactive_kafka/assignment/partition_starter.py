@@ -260,7 +260,7 @@ class PartitionStarter:
             if known.has_failed(name):
                 # The channel has failed for this, and was restarted: from here on the group says
                 # where it continues.
-                partition.start.leave_to_group()
+                partition.start.forget_configured()
                 return None
             return known.why_void(name.topic, known.last_read(name))
         metadata = partition.commits.metadata

@@ -208,7 +208,7 @@ class PositionLookup:
         self._reported = unknown
 
     async def _find(self, consumer: Consumer, pending: Mapping[Partition, int]) -> Unknown:
-        """Start these partitions, unless their choice is another one when the broker has answered.
+        """Start these partitions, except where another start was chosen while the broker was asked.
 
         Returns:
             Those that cannot start now, because the broker has answered for others only.
@@ -228,12 +228,13 @@ class PositionLookup:
             if self.keeps_positions and found is not None and choice and choice.is_resumed:
                 # The store may be further than the session before knew: the answer to a
                 # transaction may have been lost.
-                partition.start.leave_to_group()
+                partition.start.forget_configured()
             if not self._retain(partition, found):
                 fresh.append(partition)
             if partition.state is PartitionState.RETAINED:
                 retained.append(partition)
         self._resume(consumer, retained)
+        # Those without a leader stay pending, and _raise_if_away says why.
         led = {partition: pending[partition] for partition in fresh if not _lacks_leader(partition)}
         if led:
             unknown |= await self._start_fresh(consumer, led, committed)
@@ -326,8 +327,8 @@ class PositionLookup:
                 continue
             # The broker was asked in between: a seek, a revocation or another assignment may have
             # come. What was looked up is used only if it is still what is wanted, else the next
-            # round of _find_all looks it up again. Choices are compared by identity, for a second
-            # seek to the same place is another wish.
+            # round of _find_all looks it up again. Choices are compared by identity, because a
+            # second seek to the same place is a new request.
             if not partition.awaits_start(fresh[partition]):
                 continue
             if partition.start.choice is not choice:

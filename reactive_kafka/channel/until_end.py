@@ -27,8 +27,8 @@ rebalance may give it some only in its second round.
 ASK_AGAIN_S = 1.0
 """How soon a broker that has not answered is asked again, and a commit is tried again."""
 SHARED_S = 10.0
-"""How long the group of a channel with fixed partitions may have members. Only these may commit for
-the group.
+"""How long commits may be refused because the group has members, before a channel with fixed
+partitions gives up. Only members may commit for a group that has some.
 """
 
 
@@ -75,10 +75,10 @@ class UntilEnd:
         # Since when the application holds the same number of unsettled records, and their number.
         self._held_since = inf
         self._held = -1
-        # True: the end is reached. RebalanceHooks that are called there may still run.
+        # True: the end is reached. The on_caught_up hooks may still be running.
         self._is_reached = False
         # True: the channel was not running when this looked last.
-        self._stood = False
+        self._was_stopped = False
         # When a commit was first refused because the group has members.
         self._shared_since = inf
         # Why the end will not be reached. None: it may be.
@@ -87,7 +87,7 @@ class UntilEnd:
     @property
     def goes_on(self) -> bool:
         """Whether the channel was stopped and has been started again, so it has an end to reach."""
-        return self._stood and self._channel.status.may_go_on
+        return self._was_stopped and self._channel.status.may_go_on
 
     async def is_over(self) -> bool:
         """Wait until everything is handled and committed.
@@ -131,7 +131,7 @@ class UntilEnd:
                     )
                     return True
             await asyncio.sleep(wait_s)
-        self._stood = True
+        self._was_stopped = True
         if status.state == "failed":
             self.failure = status.why_failed(self._clock.monotonic())
         elif status.stopped_by == BY_APPLICATION and not self._was_reached():
@@ -157,7 +157,7 @@ class UntilEnd:
         is_the_same = self._channel.is_ready and self._channel.session is session
         self._idle_since = inf if read or not is_the_same else min(self._idle_since, now)
         if is_the_same and not read:
-            return await self._others_are_done(session, now)
+            return await self._may_end_without_partitions(session, now)
         return is_the_same and all(
             partition.is_read
             and partition.tracker is not None
@@ -165,12 +165,12 @@ class UntilEnd:
             for partition in read
         )
 
-    async def _others_are_done(self, session: ChannelSession, now: float) -> bool:
+    async def _may_end_without_partitions(self, session: ChannelSession, now: float) -> bool:
         """Return whether a member without partitions has nothing to wait for.
 
         Until the group has committed everything, partitions of a member that fails or vanishes may
-        still come. Where the positions are not in Kafka, no partitions for a while is all that can
-        be known.
+        still come. Where the positions are not in Kafka, all that can be known is that this member
+        has had no partitions for a while.
 
         Raises:
             BrokerError: The broker did not answer.

@@ -289,7 +289,7 @@ class CheckpointRows:
         A row whose tracker was replaced by a seek while this waited is left out.
         """
         unsure = [owned for owned in wanted if owned.is_unsure]
-        ours = await self.look_again(unsure) if unsure else []
+        ours = await self.read_again_or_fence(unsure) if unsure else []
         fenced = {owned.partition for owned in unsure if owned not in ours}
         for _ in range(ATTEMPTS):
             pending = {
@@ -302,9 +302,9 @@ class CheckpointRows:
             refused = await self._send(pending) if pending else []
             if not refused:
                 return fenced
-            # A request that is refused for one partition may be stored for the others. A refused
-            # row is read before anything is concluded: unless it is ours, its tracker is closed.
-            ours = await self.look_again(refused)
+            # A request that is refused for one partition may be stored for the others. So a refused
+            # row is read again first. If it is not ours, it is fenced, which closes its tracker.
+            ours = await self.read_again_or_fence(refused)
             fenced.update(owned.partition for owned in refused if owned not in ours)
             wanted = {owned: wanted[owned] for owned in ours}
         raise TransientBrokerError(
@@ -323,7 +323,7 @@ class CheckpointRows:
                 owned.owner.unfence()
         return [owned for owned in pending if owned.partition in refused]
 
-    async def look_again(self, rows: Collection[OwnedRow]) -> list[OwnedRow]:
+    async def read_again_or_fence(self, rows: Collection[OwnedRow]) -> list[OwnedRow]:
         """Read rows again, fence those that another owner has, and return those that are ours."""
         stored_rows = await self.read([owned.partition for owned in rows])
         ours = []

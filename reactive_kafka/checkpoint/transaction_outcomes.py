@@ -55,7 +55,7 @@ class TransactionOutcomes:
             AlreadyStoredError: The store has some of the records.
             CheckpointRefusedError: A partition is not ours any more.
         """
-        await self._rows.look_again([part.owned for part in parts])
+        await self._rows.read_again_or_fence([part.owned for part in parts])
         try:
             self.refuse_stored([part for part in parts if not part.owned.is_lost])
         finally:
@@ -63,7 +63,7 @@ class TransactionOutcomes:
 
     async def look_after_end(self, parts: Sequence[PartitionTransaction]) -> None:
         """Read the rows after the end of a transaction, and settle what it has stored."""
-        await self._rows.look_again([part.owned for part in parts])
+        await self._rows.read_again_or_fence([part.owned for part in parts])
         for part in parts:
             if part.is_stored and not part.owned.is_lost:
                 self.settle(part, part.deliveries)

@@ -22,8 +22,8 @@ LATE_S = 1.0
 """How long no commit is stored before it counts as late, unless the bound is strict."""
 
 AT_ANY_MOMENT = 10
-"""How many times the bound may be uncommitted at any moment, unless the bound is strict. A fast
-channel settles many records until a commit is late."""
+"""How many times the bound may ever be uncommitted, unless the bound is strict. A fast channel
+settles many records before a commit counts as late."""
 
 
 class UncommittedBound:
@@ -32,9 +32,9 @@ class UncommittedBound:
     At half of the bound it requests a commit. At the bound nothing more may be fetched.
 
     A *strict* bound holds at every moment. That costs fast channels: no more than half of it is
-    handled while one commit is answered. A bound that is not strict holds while commits are refused
-    or late; at any moment ten times of it holds. What is settled behind an unsettled record cannot
-    be committed, and is not counted.
+    handled while one commit is answered. A bound that is not strict holds only while commits are
+    refused or late. Ten times the bound is never exceeded. What is settled behind an unsettled
+    record cannot be committed, and is not counted.
 
     Args:
         ahead: Returns the number of offsets that are settled and not stored, and the number of
@@ -63,7 +63,7 @@ class UncommittedBound:
         self.since: float | None = None
         # A custom strategy may commit as rarely as it likes: nothing is late until a commit has
         # failed. NoCommits never commits, so no commit of it fails.
-        self._is_always = type(strategy) in (ThrottledCommits, LatestCommits)
+        self._commits_by_itself = type(strategy) in (ThrottledCommits, LatestCommits)
         self._ahead = ahead
         self._request = request
         self._failing = failing
@@ -73,15 +73,15 @@ class UncommittedBound:
         self._half = -(-most // 2)
         # Nothing is fetched from here on, whether commits are late or not.
         self._ceiling = most if is_strict else AT_ANY_MOMENT * most
-        # A commit is requested from here on, however short ago the last one was.
+        # A commit is requested from here on, however recent the last one was.
         self._urgent = self._half if is_strict else self._ceiling - self._ceiling // 4
         # What the last look found.
         self._count = 0
-        # The next look is due after this number of records in all ...
-        self._look_at: float = 0
+        # The next look is due when polls have brought this number of records ...
+        self._look_from_count: float = 0
         # ... but not before this time, unless this number of records comes sooner.
         self._again_at = -inf
-        self._urgent_at = 0
+        self._urgent_count = 0
         # When the next early commit may be requested.
         self._early_at = -inf
         # When less than the bound was found last.
@@ -91,26 +91,26 @@ class UncommittedBound:
         """Find out whether the bound is reached; most calls return at once.
 
         Args:
-            brought: The number of records that polls have brought in all.
+            brought: How many records polls have brought since the start.
             now: Monotonic.
         """
         is_failing = self._failing() is not None
-        if not self._is_always and not is_failing:
+        if not self._commits_by_itself and not is_failing:
             self.since = None
-            self._look_at = 0
+            self._look_from_count = 0
             return
         # Only what was in the windows at the last look, and what polls have brought since, can have
         # been settled. So until enough records have come the bound cannot be reached.
-        if brought < self._look_at and (self._is_strict or not is_failing):
+        if brought < self._look_from_count and (self._is_strict or not is_failing):
             return
-        # A look goes through all partitions. A bound that may be passed for a while is not worth
-        # one for every few thousand records.
-        if now < self._again_at and brought < self._urgent_at and not is_failing:
+        # A look goes through all partitions. A bound that is not strict may be exceeded for a
+        # while, so looking every few thousand records would be too often.
+        if now < self._again_at and brought < self._urgent_count and not is_failing:
             return
         ahead, window = self._ahead()
         self._count = ahead
         is_early = ahead >= self._half and now >= self._early_at
-        if self._is_always and (ahead >= self._urgent or is_early):
+        if self._commits_by_itself and (ahead >= self._urgent or is_early):
             self._early_at = now + EARLY_EVERY_S
             self._request()
         if ahead < self.most:
@@ -118,17 +118,17 @@ class UncommittedBound:
         self._again_at = -inf
         if ahead >= self._ceiling or (ahead >= self.most and self._is_failing_or_late(now)):
             self.since = now if self.since is None else self.since
-            self._look_at = 0
+            self._look_from_count = 0
             return
         self.since = None
         if ahead >= self._half and not self._is_strict:
             # A commit is on its way.
             urgent = self._urgent if ahead < self._urgent else self._ceiling
             self._again_at = now + LOOK_EVERY_S
-            self._urgent_at = brought + urgent - ahead
+            self._urgent_count = brought + urgent - ahead
         next_mark = min(mark for mark in (self._half, self.most, self._ceiling) if mark > ahead)
         room = min(self._half, next_mark - ahead)
-        self._look_at = brought + max(0, room - (window if self._is_strict else 0))
+        self._look_from_count = brought + max(0, room - (window if self._is_strict else 0))
 
     def _is_failing_or_late(self, now: float) -> bool:
         """Whether the last commit failed, or none was stored for a while in which one was due."""

@@ -137,8 +137,8 @@ class Retries:
 
     Args:
         exit: Called when a handler asked the process to end.
-        hold: Lets no record of some partitions start, or with None none of the channel, until what
-            it returns is called.
+        hold: Stops new records of the given partitions from starting, with None those of the whole
+            channel. Returns the function that ends this.
     """
 
     def __init__(
@@ -294,12 +294,13 @@ class Retries:
         if later is not None and open_messages:
             is_due = await self._until_later(worker, open_messages, later)
             return first.attempt if is_due else None
-        again = self._calls_again(error)
+        again = self._call_again_rule(error)
         if again is not None:
             settled_some = len(open_messages) < len(messages)
             if settled_some or not again.if_settled:
                 return await self._wait_for_service(worker, open_messages, error, again, first)
         elif open_messages and self._handler.has_next(first, error):
+            # The next handler begins with its own first attempt.
             return 1 if await self._until_resumed(worker, open_messages) else None
         wait_s = self._handler.retry_wait_s(first, error) if open_messages else None
         if wait_s is None:
@@ -390,7 +391,7 @@ class Retries:
                 end_hold()
         is_due = is_due and await self._until_resumed(worker, messages)
         trouble.later = None
-        # The time until here is no time of trouble.
+        # The time until now does not count as trouble.
         trouble.since = self._clock.monotonic()
         return is_due
 
@@ -419,7 +420,7 @@ class Retries:
         with clock_stopped(messages, self._clock.monotonic):
             return await self._waits.until_resumed(worker, messages)
 
-    def _calls_again(self, error: BaseException) -> CallAgain | None:
+    def _call_again_rule(self, error: BaseException) -> CallAgain | None:
         """Return how to call again after an error for which a service is responsible; else None."""
         again = self._hook.may_call_again(error)
         if again is None and is_outage(error) and not self._is_routed(error):

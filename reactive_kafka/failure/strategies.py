@@ -208,34 +208,32 @@ def check_replacement(channel: str, record: Record) -> None:
     """
     if not isinstance(record, Record):
         raise TypeError(f"nack(record=...) takes a Record, not {type(record).__name__}")
-    refused = f"channel {channel!r}: nack's record cannot be written"
+    cannot_write = f"channel {channel!r}: nack's record cannot be written"
     kind: Any = type(record.value)
     if is_event_type(kind):
         raise EncodeError(
-            f"{refused}: its value is a {kind.__name__}: "
+            f"{cannot_write}: its value is a {kind.__name__}: "
             "give it the event's data, and headers for its attributes"
         )
     if record.channel is not None:
         raise EncodeError(
-            f"{refused}: channel = {shown(record.channel)}: only a topic can be chosen, with topic"
+            f"{cannot_write}: channel = {shown(record.channel)}: a replacement cannot choose a "
+            "channel; set its topic"
         )
     try:
         check_value(record)
         key = write_by_value(record.key)
         value = write_by_value(record.value)
     except EncodeError as error:
-        raise EncodeError(f"{refused}: {error}") from error
+        raise EncodeError(f"{cannot_write}: {error}") from error
     pairs = tuple(record.headers) if isinstance(record.headers, Iterable) else record.headers
     problem = None if record.topic is None else topic_problem(record.topic)
     if problem is None:
         problem = fields_problem(value, key, pairs, record.partition, None)
     if problem is not None:
-        raise EncodeError(f"{refused}: {problem}")
+        raise EncodeError(f"{cannot_write}: {problem}")
     if record.timestamp is not None and record.timestamp.tzinfo is None:
-        raise EncodeError(
-            f"channel {channel!r}: the timestamp {record.timestamp} of nack's record "
-            "has no time zone"
-        )
+        raise EncodeError(f"{cannot_write}: its timestamp {record.timestamp} has no time zone")
 
 
 def _content(failed: FailedRecord, topic: str) -> WriteLetter:

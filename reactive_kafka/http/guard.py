@@ -20,8 +20,8 @@ no token: a page that asks for the token needs them.
 OPEN = PROBES | {"/metrics"}
 """Paths for machines, which have no token and may use any name for this server."""
 _DEAD_LETTERS = "/api/dlq/"
-"""The beginning of the paths of dead letters. Reading them needs the token, too, from wherever:
-letters have the keys and values of records, and reading them makes the broker work.
+"""The beginning of the paths of dead letters. Reading them needs the token even on a server that
+listens on loopback only: letters hold keys and values, and reading them puts load on the broker.
 """
 _ACTIONS = ("/api/channels/", _DEAD_LETTERS, "/api/log-level")
 """How the paths of actions begin."""
@@ -60,13 +60,14 @@ class Guard:
         needs_own_name = self.checks_host and (self.is_local or not is_open)
         if needs_own_name and not self._is_own_name(_name(host)):
             return Refusal(
-                421, "this is no name of this server; [http] hosts lists those that it has"
+                421, "this Host is not a name of this server; list its names in [http] hosts"
             )
         reads_letters = path.startswith(_DEAD_LETTERS)
         is_action = method == "POST" and path.startswith(_ACTIONS)
         if self.token is None and (is_action or reads_letters):
             return Refusal(
-                404, "there are no actions without a token: [http] token_file names its file"
+                404,
+                "actions and dead letters need a token, and there is none: set [http] token_file",
             )
         if changes and self.token is None:
             return Refusal(

@@ -272,7 +272,7 @@ class Emitter:
             sending.followers = None
             sending.is_over = False
             sending.home = self._home
-            if quick.writer.take(sending, quick.topic):
+            if quick.writer.accept(sending, quick.topic):
                 return sending
         record = record_of(value, key, headers, partition, timestamp, topic)
         channel, home = self._running()

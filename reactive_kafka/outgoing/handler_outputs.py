@@ -41,7 +41,7 @@ class Outputs:
     """Sends the results of one handler or source to *channels*.
 
     Args:
-        settles: Ack a message when all its records are written, and nack it when one fails.
+        settles: A message is acked when all its records are written, and nacked when one fails.
         yields, around, returns: As of :class:`OutputRouting`.
     """
 
@@ -81,8 +81,8 @@ class Outputs:
         Raises:
             EncodeError, RejectedRecordError: It cannot be sent, which is a failure of the handler.
         """
-        # The fast path of a chain. The general path runs several coroutines, and each of them costs
-        # as much as all of this.
+        # The fast path of a chain. The general path does the same in several coroutines, each of
+        # which costs as much as all of this.
         channel = self._only
         if channel is None:
             return False
@@ -100,7 +100,7 @@ class Outputs:
             queued.key = None
             queued.timestamp_ms = None
             queued.headers = ()
-            if not channel.writer.take(queued, channel.topic):
+            if not channel.writer.accept(queued, channel.topic):
                 return False
         elif not self._prepared_at_once(channel, result, queued):
             return False
@@ -130,7 +130,7 @@ class Outputs:
         queued.key = in_bytes.key
         queued.headers = in_bytes.headers
         queued.timestamp_ms = in_bytes.timestamp_ms
-        if partition is not None or not channel.writer.take(queued, topic):
+        if partition is not None or not channel.writer.accept(queued, topic):
             channel.writer.put_now(queued, topic, partition)
         return True
 
@@ -234,8 +234,8 @@ class Outputs:
     def _waiting_for_writes(self) -> Iterator[None]:
         """Stop the clock of the handler's records, which wait for a broker now.
 
-        If values went to a memory channel, the clock runs while its handler has them. The wait is
-        no time of the call in either case.
+        If values went to a memory channel, the clock runs while its handler has them. In either
+        case the wait does not count as time of the call.
         """
         holder = HOLDER.get()
         if not self._ages_on or holder is None:

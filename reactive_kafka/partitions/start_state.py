@@ -47,6 +47,6 @@ class StartState:
         self.sought = None
         self.configured = None
 
-    def leave_to_group(self) -> None:
-        """Forget where a restart continues: the group's position decides."""
+    def forget_configured(self) -> None:
+        """Forget where the settings or a restart want to start: the group's position decides."""
         self.configured = None

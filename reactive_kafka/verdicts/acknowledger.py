@@ -353,8 +353,8 @@ class PartitionVerdicts:
             )
         if offset >= self._tracker.limit and not self._tracker.is_closed:
             raise ChannelClosedError(
-                f"channel {self.channel.name!r} commits nothing from offset "
-                f"{self._tracker.limit} on, behind which offsets are not read: "
+                f"channel {self.channel.name!r} commits nothing beyond offset "
+                f"{self._tracker.limit}, because a range of offsets after it is not read: "
                 "committed() would wait for ever"
             )
         if not self._futures.is_here:

@@ -115,7 +115,7 @@ def test_what_could_change_something_needs_a_token_wherever_it_listens(method: s
             is_action = method == "POST" and path not in PATHS
             expected = 404 if is_action else 405
             assert answer(ours(host=bound), method, path, **asked, **BEARER) == expected, (
-                "there are no actions without"
+                "actions and dead letters need a token"
             )
             guard = ours(host=bound, token=secret_of(TOKEN))
             assert answer(guard, method, path, **asked) == 401
@@ -202,7 +202,7 @@ async def test_a_refusal_says_why_and_has_the_headers_of_every_answer() -> None:
         assert elsewhere.status_code == 421
         assert (
             elsewhere.text
-            == "this is no name of this server; [http] hosts lists those that it has\n"
+            == "this Host is not a name of this server; list its names in [http] hosts\n"
         )
 
 

@@ -1356,7 +1356,7 @@ MUTANTS = (
     Mutant(
         "nothing is committed before the bound is reached",
         "commit/uncommitted.py",
-        "if self._is_always and (ahead >= self._urgent or is_early):",
+        "if self._commits_by_itself and (ahead >= self._urgent or is_early):",
         "if False:",
     ),
     Mutant(
@@ -1410,8 +1410,8 @@ MUTANTS = (
     Mutant(
         "a message is acked before what was made of it is written",
         "outgoing/handler_outputs.py",
-        "            if not channel.writer.take(queued, channel.topic):\n",
-        "            ack_range(tracker, index, index + 1)\n            if not channel.writer.take(queued, channel.topic):\n",
+        "            if not channel.writer.accept(queued, channel.topic):\n",
+        "            ack_range(tracker, index, index + 1)\n            if not channel.writer.accept(queued, channel.topic):\n",
     ),
     Mutant(
         "the ack of a written record takes the next one with it",

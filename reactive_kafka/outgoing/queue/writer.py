@@ -88,10 +88,10 @@ class Writer:
             lingers=linger_s > 0,
         )
         # The method itself: a call in between would be a tenth of a record's time.
-        self.take = self._queue.accept
+        self.accept = self._queue.accept
         if watch is not None:
             # The shortcut passes the watch by, so it refuses every record.
-            self.take = _refuse
+            self.accept = _refuse
         # Topics whose partitions are being looked up.
         self._looked_up: set[str] = set()
         # Callers that wait for room, first come, first served.

@@ -175,7 +175,7 @@ class TransactionalWriter(Sender):
             "send within `async with emitter.transaction()`, or await"
         )
 
-    def take(self, record: QueuedRecord, topic: str) -> bool:
+    def accept(self, record: QueuedRecord, topic: str) -> bool:
         """Return False: nothing is accepted at once."""
         return False
 

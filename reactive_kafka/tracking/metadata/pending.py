@@ -134,7 +134,7 @@ class OffsetMetadata:
         self._acks_stored_at: tuple[int, int] | None = None
         # Position -> the commit of unknown outcome.
         self._unanswered: dict[int, PendingCommit] = {}
-        # An assignment has found other plans than the tracker's: a late commit went over them.
+        # An assignment has found other plans than the tracker's: a late commit overwrote them.
         self.lost_plans = False
 
     def starts(self, tracker: OffsetTracker, old: OffsetTracker | None) -> None:

@@ -92,7 +92,7 @@ class BatchReader:
 
     @property
     def left_bytes(self) -> int:
-        """The number of bytes behind the batch that is being read."""
+        """The number of bytes after the batch that is being read."""
         return len(self._content) - self._next_at
 
     def take(self, count: int) -> list[RawRecord]:
@@ -135,7 +135,7 @@ class BatchReader:
         return taken
 
     def take_bytes(self, count: int, most_bytes: int) -> list[RawRecord]:
-        """Return up to *count* records: the last one is that which reaches *most_bytes*.
+        """Return up to *count* records, and stop after the one that reaches *most_bytes*.
 
         Raises as :meth:`take`.
         """
@@ -230,6 +230,7 @@ class BatchReader:
                 return False
             self._batch_span = span
             self._next_at = span.end
+            # No checksum covers the base offset of a batch, so it is compared with its neighbours.
             if span.base_offset < self._last_end:
                 raise ValueError(
                     f"its base offset {span.base_offset} is before the end of the previous batch"
@@ -244,19 +245,19 @@ class BatchReader:
             )
             if not (batch.validate_crc() if span.magic < 2 else has_right_checksum(data)):
                 raise ValueError("the checksum is wrong")
-            if span.base_offset > self.next_offset and self._is_ahead(batch.next_offset):
-                raise ValueError(f"its base offset {span.base_offset} overlaps the next batch")
+            if span.base_offset > self.next_offset and self._overlaps_next(batch.next_offset):
+                raise ValueError(
+                    f"it ends after the beginning of the next batch (its base offset is "
+                    f"{span.base_offset})"
+                )
             self._last_end = batch.next_offset
             if not self._is_passed_over(batch):
                 self._batch = batch
                 return self._open(batch, span, data)
             self.next_offset = max(self.next_offset, batch.next_offset)
 
-    def _is_ahead(self, until: int) -> bool:
-        """True if the following batch begins before *until*, the end of the current one.
-
-        No checksum covers the base offset of a batch, so it is compared with its neighbours.
-        """
+    def _overlaps_next(self, until: int) -> bool:
+        """True if the following batch begins before *until*, the end of the current one."""
         try:
             following = batch_at(self._content, self._next_at)
         except ValueError:

@@ -55,7 +55,7 @@ def plan_fetches(
     found: defaultdict[int, list[ReadPartition]] = defaultdict(list)
     lacks_leader = False
     for state in reads.states.values():
-        if state.piece is not None or state.error is not None or not state.is_read:
+        if state.piece is not None or state.error is not None or not state.is_flowing:
             continue
         node = state.leader if state.replica is None else state.node(now)
         if node is None:

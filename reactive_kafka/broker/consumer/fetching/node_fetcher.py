@@ -261,7 +261,7 @@ class NodeFetcher:
         """True if the next fetch of the node would be the same: nothing has changed meanwhile."""
         to_read = 0
         for state in self._reads.states.values():
-            if not state.is_read or state.node(now) != fetch.node:
+            if not state.is_flowing or state.node(now) != fetch.node:
                 continue
             asked = fetch.asked.get(state.partition)
             if asked is None or asked.state is not state or asked.offset != state.position:

@@ -22,7 +22,7 @@ class RecordReader(Protocol):
 
     @property
     def left_bytes(self) -> int:
-        """How many bytes are left behind the batch that is being read."""
+        """How many bytes come after the batch that is being read."""
 
     @property
     def pending_unpack(self) -> Callable[[], memoryview] | None:
@@ -37,7 +37,7 @@ class RecordReader(Protocol):
         """
 
     def take_bytes(self, count: int, most_bytes: int) -> list[RawRecord]:
-        """Return up to *count* records: the last one is that which reaches *most_bytes*."""
+        """Return up to *count* records, and stop after the one that reaches *most_bytes*."""
 
     def finish_unpack(self, done: Any) -> None:
         """Continue with the result of the work in ``pending_unpack``, a future."""
@@ -112,7 +112,7 @@ class ReadPartition:
         self.retry_at = 0.0
 
     @property
-    def is_read(self) -> bool:
+    def is_flowing(self) -> bool:
         """True if it is to be fetched, and its records are to be taken."""
         return self.position is not None and not self.is_paused and not self.is_leaving
 

@@ -119,7 +119,7 @@ class ReadPartitions:
             stable = state.last_stable_offset
             end = state.high_watermark
             # A partition that is not fetched may have offsets of any age.
-            if not state.is_read or stable is None or stable < 0 or end is None:
+            if not state.is_flowing or stable is None or stable < 0 or end is None:
                 continue
             if state.position is not None and stable <= state.position < end:
                 found[partition] = (stable, end)

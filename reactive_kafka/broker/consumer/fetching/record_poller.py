@@ -87,7 +87,7 @@ class RecordPoller:
             if left <= 0:
                 break
             budget = min(budgets.get(partition, 0), left)
-            if budget <= 0 or state.piece is None or not state.is_read:
+            if budget <= 0 or state.piece is None or not state.is_flowing:
                 continue
             most_bytes = None
             if byte_room is not None:

@@ -54,7 +54,7 @@ def test_only_started_partitions_that_are_neither_paused_nor_leaving_are_read(
                 reads.release(partitions)
                 for kept in (owned, started, paused, leaving):
                     kept -= numbers
-        read = {one.partition for one, state in reads.states.items() if state.is_read}
+        read = {one.partition for one, state in reads.states.items() if state.is_flowing}
         assert read == started - paused - leaving
         assert {one.partition for one in reads.positions()} == started
         assert reads.version > before or step in ("pause", "resume")

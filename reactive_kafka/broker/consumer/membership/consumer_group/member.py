@@ -93,7 +93,7 @@ class ConsumerGroupMember:
     it has returned. Heartbeats go on meanwhile.
 
     Attributes:
-        epoch: The member epoch that the broker has named last.
+        epoch: The member epoch of the broker's latest answer.
         owned: The partitions that it owns, and since when.
     """
 
@@ -193,7 +193,7 @@ class ConsumerGroupMember:
         self._start_again()
 
     def answered(self, answer: Mapping[str, Any], now: float) -> bool:
-        """Take in the answer to a heartbeat, which has no error.
+        """Take in an answer to a heartbeat that has no error.
 
         Returns:
             True if the answer has changed something, or names of topics are missing: there may be
@@ -251,7 +251,7 @@ class ConsumerGroupMember:
             self._move("fence")
 
     def beat_soon(self) -> None:
-        """Send the next heartbeat at once: the broker has told that the epoch is over."""
+        """Send the next heartbeat at once: the broker has said that the epoch is over."""
         self._is_due = True
 
     def is_member(self) -> bool:
