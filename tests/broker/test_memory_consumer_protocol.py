@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka import Committed, TopicPartition
@@ -270,6 +270,7 @@ CHANGES = STEPS.map(lambda steps: [step for step in steps if step[0] != "join ea
 
 
 @settings(max_examples=100, deadline=None)
+@example([("join", 0, 0.0), ("join", 2, 1.0), ("expire", 3, 0.0)])
 @given(CHANGES)
 def test_whatever_happens_to_a_group_no_partition_is_owned_twice_and_in_the_end_each_has_an_owner(
     steps: list[tuple[str, int, float]],

@@ -232,7 +232,8 @@ class Watched(Member):
             generation == self.generation and (partitions or (self.is_mixed and self._has_revoked))
         )
         self._has_revoked = False
-        for partition in partitions:
+        # A member that was put out may take what it was promised before it knows.
+        for partition in partitions if self.is_known() else ():
             other = self._owners.get(partition)
             # One that was put out, or has stopped, may not know yet. Anybody else would own it
             # twice.

@@ -57,7 +57,7 @@ class ListenerCalls:
         self._may_have_step.set()
 
     def take_error(self) -> Exception | None:
-        """Return what the listener has raised since the last call, None if nothing."""
+        """Return the first error of the listener since the last call, None if there is none."""
         raised = self._raised
         self._raised = None
         return raised
@@ -100,5 +100,7 @@ class ListenerCalls:
         try:
             await call()
         except Exception as error:
-            self._raised = error
+            # The first one may be the cause of others.
+            if self._raised is None:
+                self._raised = error
             self._reader.wake()
