@@ -37,6 +37,7 @@ from reactive_kafka.broker.consumer.membership.left_behind import (
     MembersLeftBehind,
 )
 from reactive_kafka.broker.consumer.membership.listener_calls import ListenerCalls
+from reactive_kafka.broker.consumer.membership.member_tasks import MemberTasks, fenced
 from reactive_kafka.broker.consumer.membership.owned_since import OwnedSince
 from reactive_kafka.broker.wire.definitions import (
     DESCRIBE_GROUPS,
@@ -49,8 +50,6 @@ from reactive_kafka.broker.wire.errors import MessageDecodeError
 from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,
-    FencedError,
-    TransientBrokerError,
 )
 from reactive_kafka.records import TopicPartition
 
@@ -99,7 +98,7 @@ class ClassicGroupMembership:
         self._waits = Waits(WAITS)
         self._send_now = asyncio.Event()
         self._calls = ListenerCalls(member, reader, self._send_now.set)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = MemberTasks()
         self._polled_at = inf
         self._started_at = inf
         self._topics_seen: Mapping[str, frozenset[int]] = {}
@@ -115,13 +114,11 @@ class ClassicGroupMembership:
         self._polled_at = self._now()
         self._started_at = self._now()
         self.member.subscribe(topics)
-        self._tasks = [
-            asyncio.create_task(self._send(), name="send group requests"),
-            asyncio.create_task(self._calls.run(listener), name="pass on rebalances"),
-        ]
+        self._tasks.start(self._send(), "send group requests")
+        self._tasks.start(self._calls.run(listener), "pass on rebalances")
         if self._left_behind:
             telling = self._left_behind.tell(self._requests)
-            self._tasks.append(asyncio.create_task(telling, name="say which members have left"))
+            self._tasks.start(telling, "say which members have left")
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Read these topics from now on."""
@@ -156,9 +153,7 @@ class ClassicGroupMembership:
         raised = self._calls.take_error()
         if raised is not None:
             raise raised
-        for task in self._tasks:
-            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                raise TransientBrokerError(f"the client has stopped working: {error!r}") from error
+        self._tasks.raise_ended()
         problem = self._problem
         self._problem = None
         if problem is not None:
@@ -203,11 +198,7 @@ class ClassicGroupMembership:
         """
         if self._has_left():
             return
-        others = [task for task in self._tasks if task is not caller]
-        for task in others:
-            task.cancel()
-        if others:
-            await asyncio.wait(others)
+        await self._tasks.end(caller)
         if self._has_left():
             # Another call has left meanwhile.
             return
@@ -255,13 +246,7 @@ class ClassicGroupMembership:
             return
         effect = member.answered(answer, self._now(), self._waits.next_s())
         if effect.meaning is ClassicAnswer.FENCED:
-            self._refuse(
-                FencedError(
-                    f"another consumer has joined the group with group_instance_id = "
-                    f"{member.settings.instance_id!r}, which only one at a time may have: "
-                    "this one stops"
-                )
-            )
+            self._refuse(fenced(member.settings.instance_id))
         elif effect.refusal is not None:
             self._refuse(FatalBrokerError(effect.refusal))
         elif effect.meaning is ClassicAnswer.FIND_COORDINATOR:

@@ -31,12 +31,12 @@ from reactive_kafka.broker.consumer.membership.left_behind import (
     MembersLeftBehind,
 )
 from reactive_kafka.broker.consumer.membership.listener_calls import ListenerCalls
+from reactive_kafka.broker.consumer.membership.member_tasks import MemberTasks, fenced
 from reactive_kafka.broker.consumer.membership.owned_since import OwnedSince
 from reactive_kafka.broker.wire.definitions import CONSUMER_GROUP_HEARTBEAT
 from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,
-    FencedError,
     TransientBrokerError,
 )
 
@@ -81,7 +81,7 @@ class ConsumerGroupMembership:
         self._waits = Waits(WAITS)
         self._beat_now = asyncio.Event()
         self._calls = ListenerCalls(member, reader, self._beat_now.set, self._learn_names)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = MemberTasks()
         self._polled_at = inf
         # When the last heartbeat was sent that the group has accepted; at first the start.
         self._accepted_at = inf
@@ -95,14 +95,12 @@ class ConsumerGroupMembership:
         self._accepted_at = self._now()
         self.member.subscribe(topics)
         self._calls.wake()
-        self._tasks = [
-            asyncio.create_task(self._beat(), name="send heartbeats"),
-            asyncio.create_task(self._calls.run(listener), name="pass on rebalances"),
-            asyncio.create_task(self._follow_session(), name="ask for the session timeout"),
-        ]
+        self._tasks.start(self._beat(), "send heartbeats")
+        self._tasks.start(self._calls.run(listener), "pass on rebalances")
+        self._tasks.start(self._follow_session(), "ask for the session timeout")
         if self._left_behind:
             telling = self._left_behind.tell(self._requests)
-            self._tasks.append(asyncio.create_task(telling, name="say which members have left"))
+            self._tasks.start(telling, "say which members have left")
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Read these topics from now on."""
@@ -132,9 +130,7 @@ class ConsumerGroupMembership:
         raised = self._calls.take_error()
         if raised is not None:
             raise raised
-        for task in self._tasks:
-            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                raise TransientBrokerError(f"the client has stopped working: {error!r}") from error
+        self._tasks.raise_ended()
         if self._refusal is not None:
             raise self._refusal
 
@@ -168,11 +164,7 @@ class ConsumerGroupMembership:
         """
         if self._has_left():
             return
-        others = [task for task in self._tasks if task is not caller]
-        for task in others:
-            task.cancel()
-        if others:
-            await asyncio.wait(others)
+        await self._tasks.end(caller)
         if self._has_left():
             # Another call has left meanwhile.
             return
@@ -216,13 +208,7 @@ class ConsumerGroupMembership:
             member.removed(self._now(), self._waits.next_s())
         elif meaning is HeartbeatAnswer.FENCED:
             member.fenced()
-            self._refuse(
-                FencedError(
-                    f"another consumer has joined the group with group_instance_id = "
-                    f"{member.settings.instance_id!r}, which only one at a time may have: "
-                    "this one stops"
-                )
-            )
+            self._refuse(fenced(member.settings.instance_id))
         else:
             if meaning is HeartbeatAnswer.FIND_COORDINATOR:
                 self._requests.coordinator_moved()
