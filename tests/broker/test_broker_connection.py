@@ -256,6 +256,51 @@ async def test_closing_fails_the_requests_without_an_answer() -> None:
             await node.ask()
 
 
+class DeafNode(Node):
+    """Reads nothing after the question for versions, so that what is sent to it does not go out."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda number: None)
+        self._done = asyncio.Event()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._done.set()
+        await super().__aexit__()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(frame(await self._request(reader), KNOWS_VERSIONS))
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await self._done.wait()
+        writer.transport.abort()
+
+    def fill(self) -> None:
+        """Write more than the sockets take."""
+        self.connection._write(bytes(32_000_000))
+
+
+async def test_a_connection_to_a_node_that_reads_nothing_is_closed_at_once() -> None:
+    """Its socket and what waits to be sent would be kept until TCP gives up, after minutes."""
+    async with DeafNode() as node:
+        node.fill()
+        node.connection.close(ClosedBecause.TIMED_OUT)
+        async with asyncio.timeout(PATIENCE_S):
+            await node.connection.wait_closed()
+
+
+async def test_who_does_not_wait_any_more_for_what_was_written_closes_the_socket() -> None:
+    async with DeafNode() as node:
+        node.fill()
+        socket = node.connection.socket
+        assert socket is not None
+        node.connection.close()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await node.connection.wait_closed()
+        async with asyncio.timeout(PATIENCE_S):
+            await node.connection.wait_closed()
+        assert socket.fileno() == -1
+
+
 async def test_a_request_that_the_broker_does_not_have_is_not_sent() -> None:
     async with Node(lambda number: frame(number, KNOWS_VERSIONS)) as node:
         with pytest.raises(NoCommonVersionError):

@@ -100,6 +100,8 @@ class BrokerConnection:
         self._protocol: FrameProtocol | None = None
         # None: it is not open.
         self._transport: Transport | None = None
+        # Closes the socket of a connection that was closed, whatever waits to be sent.
+        self._abort: Callable[[], None] = lambda: None
         self._versions: Mapping[int, tuple[int, int]] = FIRST_VERSIONS
         self._number = 0
         # The number of the last request to which no answer is expected.
@@ -220,14 +222,22 @@ class BrokerConnection:
         reason: ClosedBecause = ClosedBecause.NOT_NEEDED,
         error: BaseException | None = None,
     ) -> None:
-        """Close the connection, and fail the requests without an answer, because of *error*."""
+        """Close the connection, and fail the requests without an answer, because of *error*.
+
+        If it is not needed any more, what was written is still sent. See :meth:`wait_closed`.
+        """
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
         if self._transport is None or self._protocol is None:
             return
         self._protocol.stop_delivering()
-        self._transport.close()
+        if reason in (ClosedBecause.IDLE, ClosedBecause.NOT_NEEDED):
+            self._transport.close()
+        else:
+            # To a node that reads nothing, what was written would wait until TCP gives up.
+            self._transport.abort()
+        self._abort = self._transport.abort
         self._transport = None
         unanswered = self.unanswered
         self.unanswered = deque()
@@ -241,9 +251,17 @@ class BrokerConnection:
         self._on_close(reason)
 
     async def wait_closed(self) -> None:
-        """Wait until the socket of a closed connection is closed, and all was written before."""
-        if self._protocol is not None:
+        """Wait until all that was written is sent, and the socket of a closed connection is closed.
+
+        Cancellation: the socket is closed without that.
+        """
+        if self._protocol is None:
+            return
+        try:
             await asyncio.shield(self._protocol.closed)
+        except asyncio.CancelledError:
+            self._abort()
+            raise
 
     def _next_number(self) -> int:
         self._number = 1 if self._number == LAST_NUMBER else self._number + 1
