@@ -56,7 +56,7 @@ OWNED = {
         "brokers of invoices",
     ),
     "outgoing.transactions.exactly_once._end_in_a_task": ("transaction of orders",),
-    "outgoing.transactions.transactional_letters.write": ("dead letters of orders-0",),
+    "outgoing.transactions.transactional_letters._start_pump": ("dead letters of orders-0",),
     "outgoing.requests._begin": ("replies of requests",),
     "runtime.readiness.start": ("readiness cache",),
     "runtime.sources.start": ("source of another test",),

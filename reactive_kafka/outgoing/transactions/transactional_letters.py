@@ -47,6 +47,8 @@ class TransactionalLetters:
         self._spawn = spawn
         # Tracker of a partition -> arrival number of the nacked record -> its letter.
         self._letters: dict[OffsetTracker, dict[int, Letter]] = {}
+        # The partitions for which a task writes letters.
+        self._pumped: set[OffsetTracker] = set()
         self.came = asyncio.Event()
 
     def before(self, tracker: OffsetTracker, index: int) -> list[Letter]:
@@ -79,11 +81,9 @@ class TransactionalLetters:
         index = delivery.index
         letter = Letter(delivery, outgoing, asyncio.get_running_loop().create_future())
         letters = self._letters.setdefault(tracker, {})
-        is_first = not letters
         letters[index] = letter
         self.came.set()
-        if is_first:
-            self._spawn(lambda: self._pump(tracker), f"dead letters of {tracker.partition}")
+        self._start_pump(tracker)
         try:
             await letter.done
         finally:
@@ -93,6 +93,25 @@ class TransactionalLetters:
             # this.
             if not letters and self._letters.get(tracker) is letters:
                 del self._letters[tracker]
+
+    def _start_pump(self, tracker: OffsetTracker) -> None:
+        """Start the task that writes the partition's letters, unless it runs.
+
+        It may still run although all its letters are written: a handler's call has written them,
+        and the task has not looked since.
+        """
+        if tracker in self._pumped:
+            return
+
+        async def pump() -> None:
+            try:
+                await self._pump(tracker)
+            finally:
+                self._pumped.discard(tracker)
+
+        self._pumped.add(tracker)
+        if self._spawn(pump, f"dead letters of {tracker.partition}") is None:
+            self._pumped.discard(tracker)
 
     async def _pump(self, tracker: OffsetTracker) -> None:
         """Write the letters of a partition that no handler's call writes, until there are none.
