@@ -138,7 +138,7 @@ class ConnectionDeadlines:
             client, connection, request, number, waits_s, silence_s, follows_after_s
         )
         if isinstance(request, NodeFetch) and request.repeat_wait_ms is not None:
-            request.sent_again = watch.begin
+            request.sent_again = watch.sent_again
         try:
             response = await answer
         except asyncio.CancelledError:
@@ -162,7 +162,8 @@ class _AnswerWatch:
         client: Of the connection.
         connection: The request was sent on it.
         request: Is not answered yet.
-        number: Of the request. A node answers the requests of a connection in their order.
+        number: Of the request; a new one each time that it is sent. A node answers the requests of
+            a connection in their order.
         waits_s: How long the node may wait by itself before it answers.
         silence_s: The longest silence.
         follows_after_s: When to look for moved leaders.
@@ -209,8 +210,13 @@ class _AnswerWatch:
         self._look_at = -inf
         self.begin()
 
+    def sent_again(self) -> None:
+        """Start the watch once more: the connection has just sent the fetch again."""
+        self._number = self._connection.last_number
+        self.begin()
+
     def begin(self) -> None:
-        """Start the watch: the request was sent, or sent again."""
+        """Start the watch: the request was sent."""
         self._began = time.monotonic()
         self._since = self._began
         self._progress = self._connection.progress
