@@ -400,3 +400,33 @@ async def test_attempts_go_on_counting_after_a_job_was_cut_off() -> None:
         await until(lambda: test.committed("orders").get(tp()) == 1, 60)
     assert engine.jobs[2].was_cancelled
     assert [job.batch.attempt for job in engine.jobs] == [1, 2, 3, 4]
+
+
+@in_virtual_time
+async def test_attempts_are_counted_from_1_when_offsets_are_read_again_after_a_seek() -> None:
+    broker = make_broker()
+    app, engine = spark_app(broker, revoke_grace=0.5, spark={"batch_max_records": 1})
+    outcomes: list[Outcome | str] = [ClusterError("no executors"), WAITS, None, None, None]
+    engine.judge = lambda job: outcomes[len(engine.jobs) - 1]
+
+    @app.on_assigned("orders")
+    async def skip_first_record(partitions: Any) -> None:
+        if engine.jobs:
+            await app.channel("orders").seek(tp(), 1)
+
+    async with running(app, broker=broker) as test:
+        await send(test, 1, 2)
+        await until(lambda: len(engine.jobs) == 2, 30)
+        # The job is cut off, and its partition comes back at another position.
+        broker.rebalance("billing")
+        await until(lambda: test.committed("orders").get(tp()) == 2, 60)
+        await app.channel("orders").seek(tp(), 0)
+        await until(lambda: len(engine.jobs) == 5, 60)
+    assert engine.jobs[1].was_cancelled
+    assert [(job.values, job.batch.attempt) for job in engine.jobs] == [
+        ([1], 1),
+        ([1], 2),
+        ([2], 1),
+        ([1], 1),
+        ([2], 1),
+    ]

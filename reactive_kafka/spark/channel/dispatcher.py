@@ -24,6 +24,7 @@ from reactive_kafka.spark.channel.frame_ahead import FrameAhead
 from reactive_kafka.spark.channel.refetch import Fetch
 from reactive_kafka.spark.channel.runner import SparkRunner
 from reactive_kafka.spark.channel.settle import JobContext, RunOutcome
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 # How much of the time of a stop is reserved for ending jobs; at most half of it.
 MOST_RESERVE_S = 10.0
@@ -68,8 +69,8 @@ class SparkDispatcher(ChannelWorkers):
         self._next_frame: FrameAhead | None = None
         # Outcomes that were cut off. They are carried out if their partition is retained.
         self._unsettled: list[tuple[RecordRun, RunOutcome]] = []
-        # Id of a range that will run again -> how often it has run.
-        self._attempts: dict[str, int] = {}
+        # Tracker and id of a range that will run again -> how often it has run.
+        self._attempts: dict[tuple[OffsetTracker, str], int] = {}
         self._job_numbers = count(1)
         # Until this time no batch is taken, and no outcome is carried out.
         self._not_before = -inf
@@ -126,8 +127,12 @@ class SparkDispatcher(ChannelWorkers):
             if wait_s > 0 or not self._context.runner.engine.ready:
                 return wait_s
             runs = self._queue.take()
-            earlier = max(self._attempts.pop(self._context.id_of(run), 0) for run in runs)
+            earlier = max(self._attempts.pop(self._range_key(run), 0) for run in runs)
             self._start(runs, 1 + earlier)
+
+    def _range_key(self, run: RecordRun) -> tuple[OffsetTracker, str]:
+        """Key of `_attempts`: the range of a run, in the assignment that counts its attempts."""
+        return run.tracker, self._context.id_of(run)
 
     def _wait_s(self, now: float) -> float:
         """Return the seconds until there is something to do, or infinity if that is unknown.
@@ -242,10 +247,17 @@ class SparkDispatcher(ChannelWorkers):
         """Give the runs of a job that have no outcome back to their lanes, and note the others."""
         self._setup.totals.durations.observe(self._clock.monotonic() - self._jobs.pop(job))
         self._setup.totals.retries += job.retries
+        # Ranges of closed trackers never run again. The same offsets may be read once more after a
+        # seek, and then their attempts are counted from 1.
+        self._attempts = {
+            (tracker, id_): attempts
+            for (tracker, id_), attempts in self._attempts.items()
+            if not tracker.is_closed
+        }
         for run in reversed(job.left):
             if not run.tracker.is_closed:
                 give_back(run.slices)
-                self._attempts[self._context.id_of(run)] = job.attempts.begun
+                self._attempts[self._range_key(run)] = job.attempts.begun
         self._unsettled += job.unsettled
         if job.was_refused or (job.unsettled and job.only_settles):
             self._not_before = self._clock.monotonic() + REFUSED_PLAN_PAUSE_S
