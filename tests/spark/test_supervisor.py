@@ -372,6 +372,48 @@ async def test_after_a_fault_of_the_cluster_no_job_starts_until_a_small_one_has_
         assert await run(engine, lambda spark: 1) == 1
 
 
+class SlowWarmUps(FakeSession):
+    """Each small job waits until the test lets it end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_end = threading.Semaphore(0)
+
+    def warm_up(self) -> None:
+        super().warm_up()
+        self.may_end.acquire()
+
+
+async def test_a_small_job_proves_nothing_about_a_job_that_fails_after_it_began() -> None:
+    session = SlowWarmUps()
+    session.may_end.release()
+    async with engine_with(session) as engine:
+        await soon(lambda: engine.ready)
+        failures = [threading.Event(), threading.Event()]
+
+        def fails_when(failure: threading.Event) -> Callable[[Any], None]:
+            def job(spark: Any) -> None:
+                failure.wait()
+                raise ClusterError("no executors")
+
+            return job
+
+        first, second = (run(engine, fails_when(failure)) for failure in failures)
+        await soon(lambda: len(session.groups) == 2)
+        failures[0].set()
+        with pytest.raises(ClusterError):
+            await first
+        await soon(lambda: session.done.count("warm-up") == 2)
+        failures[1].set()
+        with pytest.raises(ClusterError):
+            await second
+        session.may_end.release()
+        await soon(lambda: session.done.count("warm-up") == 3)
+        assert engine.reason == "a job failed: ClusterError: no executors"
+        session.may_end.release()
+        await soon(lambda: engine.ready)
+
+
 async def test_a_worker_that_died_does_not_put_the_session_in_doubt() -> None:
     class Py4JError(Exception):
         pass

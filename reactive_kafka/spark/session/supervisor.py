@@ -76,7 +76,7 @@ class OpenSession:
         self.hangs = False
         # Why a job might not run. Small jobs are tried until one works.
         self.doubt: str | None = STARTING
-        # Set while there is a doubt.
+        # Set when there is a doubt that no small job was started for.
         self.doubted = asyncio.Event()
         self.doubted.set()
         # Why we end it although its driver lives.
@@ -339,15 +339,18 @@ class Supervisor:
         failed = FailedAttempts()
         while True:
             await opened.doubted.wait()
+            opened.doubted.clear()
             error = (await self.jobs.submit(opened.session.warm_up)).error
-            if error is None:
-                opened.doubt = None
-                failed = FailedAttempts()
-                opened.doubted.clear()
-                self._report_readiness(opened)
-            else:
+            if error is not None:
                 opened.doubt = f"Spark cannot run jobs: {reason_of(error)}"
+                opened.doubted.set()
                 await self._wait_for_next_attempt(failed, opened.doubt)
+                continue
+            failed = FailedAttempts()
+            # If another job has failed since this small one began, the next small one decides.
+            if not opened.doubted.is_set():
+                opened.doubt = None
+                self._report_readiness(opened)
 
     def _report_readiness(self, opened: OpenSession) -> None:
         """Wake the jobs that wait for the session, or log that it is not ready any more."""
