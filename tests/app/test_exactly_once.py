@@ -18,6 +18,7 @@ from reactive_kafka import (
     TransientBrokerError,
 )
 from reactive_kafka.events import (
+    ChannelFailed,
     CommitFailed,
     RecordDeadLettered,
     RecordIgnored,
@@ -39,6 +40,8 @@ from tests.app.helpers import (
 )
 
 DEAD = "dead-letter-topic-orders"
+# So many records of a transaction are collected before any is written.
+COLLECTED = 10_000
 
 
 def app_with(recorder: Recorder | None = None, **orders: Any) -> App:
@@ -794,3 +797,31 @@ async def test_what_a_transaction_has_written_before_a_refused_batch_is_not_lost
             "what is not kept any more the handler makes again, which is no attempt"
         )
         assert [one.reason for one in recorder.of(TransactionAborted)] == ["too large"]
+
+
+@in_virtual_time
+async def test_a_call_hears_that_its_transaction_was_aborted_although_closing_it_fails() -> None:
+    recorder = Recorder()
+    app = app_with(recorder)
+    started = asyncio.Event()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> AsyncIterator[bytes]:
+        # So many are written at once, so there is something to abort.
+        for _ in range(COLLECTED):
+            yield order
+        started.set()
+        await asyncio.sleep(1)
+
+    async with running(app) as test:
+        await send(test, b"a")
+        await started.wait()
+        # A bug of a client.
+        test.broker.fail_next("end", ZeroDivisionError("a bug"))  # type: ignore[arg-type]
+        await app.channel("orders").seek(tp(), 1)
+        await until(lambda: recorder.of(TransactionAborted), 30)
+        (told,) = recorder.of(TransactionAborted)
+        assert "is not ours any more" in told.reason
+        (failed,) = recorder.of(ChannelFailed)
+        assert isinstance(failed.error, ZeroDivisionError)

@@ -177,13 +177,12 @@ class ExactlyOnce(NoHook):
             finally:
                 for key in keys:
                     del self._ending[key]
-                await transaction.close()
-            if failed is None:
-                done.set_result(None)
-            else:
-                done.set_exception(failed)
-                # If the call was cancelled the error is not looked at, which asyncio would log.
-                done.exception()
+                try:
+                    await transaction.close()
+                finally:
+                    # Closing may raise, too, which is for the owner of this task. The call must not
+                    # wait for ever.
+                    _complete(done, failed)
 
         if self._spawn(work, f"transaction of {self._name}") is None:
             await transaction.close()
@@ -287,6 +286,18 @@ class _TransactionalConsumer(ClientWrapper[Consumer]):
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         await self._transactions.commit(self._inner, self._group_id, offsets, generation)
+
+
+def _complete(done: Future[None], failed: Exception | None) -> None:
+    """Tell the outcome of a transaction, unless its task was cancelled."""
+    if done.done():
+        return
+    if failed is None:
+        done.set_result(None)
+        return
+    done.set_exception(failed)
+    # If the call was cancelled the error is not looked at, which asyncio would log.
+    done.exception()
 
 
 def _by_partition(deliveries: Sequence[Delivery]) -> list[PartitionRecords]:
