@@ -41,11 +41,12 @@ BY_KEY = {api.key: api for api in VERSIONS}
 
 
 class ScriptedBroker:
-    """The only broker of a cluster, in this process. It leads each partition.
+    """A broker in this process. The first one of its cluster leads each partition.
 
     Attributes:
         topics: Name -> how many partitions.
-        names_itself: False: it names no broker, like one that has just started.
+        cluster: The brokers that it names; the first has the id 1. By itself it is the only one.
+        names_brokers: False: it names no broker, like one that has just started.
         answers: Cleared: it answers no request for metadata.
         asked: The topics of each request for metadata; None: of all topics.
         connections: How many there are now.
@@ -53,7 +54,8 @@ class ScriptedBroker:
 
     def __init__(self) -> None:
         self.topics: dict[str, int] = {"orders": 2}
-        self.names_itself = True
+        self.cluster = [self]
+        self.names_brokers = True
         self.answers = asyncio.Event()
         self.answers.set()
         self.asked: list[set[str] | None] = []
@@ -109,9 +111,12 @@ class ScriptedBroker:
         self.asked.append(None if wanted is None else {topic["name"] for topic in wanted})
         await self.answers.wait()
         names = [*self.topics] if wanted is None else [topic["name"] for topic in wanted]
-        brokers = [{"node_id": 1, "host": self.host, "port": self.port, "rack": None}]
+        brokers = [
+            {"node_id": node, "host": broker.host, "port": broker.port, "rack": None}
+            for node, broker in enumerate(self.cluster, 1)
+        ]
         return {
-            "brokers": brokers if self.names_itself else [],
+            "brokers": brokers if self.names_brokers else [],
             "cluster_id": "c",
             "controller_id": 1,
             "topics": [self._topic(name) for name in names],
@@ -204,13 +209,50 @@ async def test_a_listener_that_fails_does_not_end_the_updates(
 
 
 async def test_a_cluster_that_names_no_broker_yet_is_asked_again(broker: ScriptedBroker) -> None:
-    broker.names_itself = False
+    broker.names_brokers = False
     async with client_of(broker) as client:
         assert client.get_random_node() is None
         assert not await client.force_metadata_update()
-        broker.names_itself = True
+        broker.names_brokers = True
         assert await client.force_metadata_update()
         assert client.get_random_node() == 1
+
+
+@pytest.fixture
+async def ignorant(broker: ScriptedBroker) -> AsyncIterator[ScriptedBroker]:
+    """The second broker of the cluster. It names no broker."""
+    ignorant = ScriptedBroker()
+    await ignorant.start()
+    broker.cluster.append(ignorant)
+    ignorant.names_brokers = False
+    yield ignorant
+    await ignorant.stop()
+
+
+async def test_another_broker_is_asked_when_one_names_no_brokers(
+    broker: ScriptedBroker, ignorant: ScriptedBroker
+) -> None:
+    async with client_of(broker) as client:
+        # Which one is asked first is drawn.
+        assert all([await client.force_metadata_update() for _ in range(20)])
+        assert ignorant.asked
+
+
+async def test_another_bootstrap_server_is_asked_when_one_names_no_brokers(
+    broker: ScriptedBroker, ignorant: ScriptedBroker
+) -> None:
+    settings = ClientSettings(bootstrap_servers=[broker.address, ignorant.address])
+    # Which one is asked first is drawn.
+    for _ in range(10):
+        client = KafkaClient(settings)
+        await client.bootstrap()
+        assert {node.nodeId for node in client.cluster.brokers()} == {1, 2}
+        await client.close()
+    assert ignorant.asked
+    # No connection to it is kept.
+    async with asyncio.timeout(PATIENCE_S):
+        while ignorant.writers:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 async def test_metadata_are_asked_for_when_a_broker_closes_its_connection(

@@ -303,14 +303,14 @@ class KafkaClient:
     async def _update_from_any_broker(
         self, cluster: ClusterMetadata, topics: Collection[str] | None
     ) -> bool:
-        """Ask one broker after the other until one answers. False: none does, or none is known."""
+        """Ask one broker after the other until one names brokers. False: none does."""
         nodes = [broker.nodeId for broker in self.cluster.brokers()]
         random.shuffle(nodes)
         for node in nodes:
             connection = await self._connection(node, ConnectionGroup.DEFAULT)
             metadata = None if connection is None else await self._metadata(connection, topics)
-            if metadata is not None:
-                return _take(cluster, metadata)
+            if metadata is not None and _take(cluster, metadata):
+                return True
         if self._bootstrap_connection is not None:
             metadata = await self._metadata(self._bootstrap_connection, topics)
             if metadata is not None and _take(cluster, metadata):
@@ -333,16 +333,27 @@ class KafkaClient:
     # Connections
 
     async def _ask_bootstrap_servers(self, topics: Collection[str] | None) -> None:
+        """Take the brokers that one of the bootstrap servers names.
+
+        If those that answer name none, the connection to one of them is kept: a cluster that has
+        just started may name no broker yet, and is asked again there.
+
+        Raises:
+            aiokafka.errors.KafkaConnectionError: None of them answers.
+        """
+        self._forget_bootstrap_connection()
         hosts = collect_hosts(self.settings.bootstrap_servers)
         for host, port, _ in hosts:
             if await self._ask_bootstrap_server(host, port, topics):
+                self._forget_bootstrap_connection()
                 return
-        raise kafka_errors.KafkaConnectionError(f"Unable to bootstrap from {hosts}")
+        if self._bootstrap_connection is None:
+            raise kafka_errors.KafkaConnectionError(f"Unable to bootstrap from {hosts}")
 
     async def _ask_bootstrap_server(
         self, host: str, port: int, topics: Collection[str] | None
     ) -> bool:
-        """Take the brokers that a bootstrap server names. Returns False if it does not answer."""
+        """Take the brokers that a bootstrap server names. Returns False if it names none."""
         try:
             connection = await self._open(host, port, is_advertised=False)
         except EXPECTED_ERRORS:
@@ -354,10 +365,9 @@ class KafkaClient:
             connection.close()
             raise
         if metadata is not None and not _take(self.cluster, metadata):
-            # A cluster that has just started may name no broker yet. It is asked again here.
             self._forget_bootstrap_connection()
             self._bootstrap_connection = connection
-            return True
+            return False
         connection.close()
         return metadata is not None
 
