@@ -258,7 +258,8 @@ class ClientConnection:
         while self._consumer is consumer:
             if self._has_stopped(consumer):
                 self._breaks(
-                    "the client has not heard from its group for long, though brokers answer"
+                    "the client has not heard from its group for a long time, although "
+                    "brokers answer"
                 )
                 return
             try:

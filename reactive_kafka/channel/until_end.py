@@ -139,7 +139,7 @@ class UntilEnd:
         return True
 
     def _is_refused_for_members(self, error: Exception) -> bool:
-        """Return whether commits are refused for long, because the group has other members."""
+        """Return whether commits have been refused for too long because the group has members."""
         if not isinstance(error.__cause__, GroupHasMembersError):
             self._shared_since = inf
             return False

@@ -18,7 +18,7 @@ from reactive_kafka.records import TopicPartition
 MAX_WINDOW_RECORDS = 1_000_000
 """The longest window of one partition (unsettled records, and settled ones behind the first of
 them), at nine bytes a record. Beyond it the partition waits for its oldest record, so that memory
-stays bounded behind a record that is not settled for long."""
+stays bounded behind a record that stays unsettled for a long time."""
 
 
 def budgets(
@@ -26,8 +26,8 @@ def budgets(
 ) -> dict[TopicPartition, int]:
     """partition -> how many more records it may bring, if it may bring any.
 
-    All of them together keep *max_in_flight*. With more partitions than half of it, each may still
-    have one record, so that none waits for ever.
+    All of them together stay within *max_in_flight*. With more partitions than half of it, each may
+    still have one record, so that none waits for ever.
 
     Args:
         unsettled: partition -> its records that were delivered and are not settled.
@@ -225,7 +225,7 @@ def turn(
         piece: Records of one turn.
         spread: How many partitions the records are to come from, at least: the number of busy
             workers that take one each.
-        is_urgent: Workers have run dry, or nothing was asked for since long.
+        is_urgent: Workers have run dry, or nothing has been asked for in a while.
         waiting: For several workers: partition -> its held records that no worker has.
         most_waiting: For several workers: how many records of a partition may wait.
     """

@@ -26,13 +26,13 @@ class FetchPauses:
         stopped: Collection[TopicPartition],
         now: float,
     ) -> tuple[list[TopicPartition], list[TopicPartition]]:
-        """What to pause and what to resume.
+        """Return what to pause and what to resume.
 
         A partition that is not read for now, and starts again later in the same assignment, stays
         paused at the client until then.
 
         Args:
-            left_out: The partitions that this poll asks for nothing of.
+            left_out: The partitions from which this poll wants nothing.
             wanted: Those that it asks for.
             stopped: Those that are not fetched for another reason than room: they are paused at
                 once.

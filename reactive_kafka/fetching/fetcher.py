@@ -81,7 +81,10 @@ class Fetcher:
         self._taken = 0
 
     def plan_poll(self, consumer: Consumer) -> PollRequest:
-        """What a poll may bring now. It is woken when there is room for the partitions left out."""
+        """Return what a poll may bring now.
+
+        The poll is woken when there is room for the partitions that were left out.
+        """
         now = self._clock.monotonic()
         brought = self.intake.brought
         if self.looks_later and self.room.is_taken(brought):
@@ -240,8 +243,9 @@ class Fetcher:
 
         most = turn.most
         if not most and self._is_behind_keys(held):
-            # No room is left, and all that takes it waits for keys that are busy. A record for each
-            # worker may come of the partitions that hold nothing: it may have another key.
+            # No room is left, and all that takes it waits for keys that are busy. One record for
+            # each worker may come from the partitions that hold nothing, because it may have
+            # another key.
             most = self._settings.concurrency
         pieces = self._pieces(turn, held, stopped, has_room=most > 0)
         ahead = self._read_ahead(pieces.wanted, held, stopped, room)

@@ -99,6 +99,7 @@ class _Rewriter:
         """
         kind = schema["type"]
         inner_config = schema.get("config", config)
+        # A dataclass obeys its own configuration; every other kind obeys the one around it.
         is_strict = _is_strict(schema, inner_config if kind == "dataclass" else config)
         new = self._with_new_parts(schema, inner_config)
         if kind == "union" and _looks_into_text(schema):

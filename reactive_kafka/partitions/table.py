@@ -121,8 +121,8 @@ class PartitionTable:
         """Bring these partitions into the assignment.
 
         Returns:
-            Those that have gone with it: they were revoked and are not assigned again. Their
-            trackers are closed.
+            The partitions that this assignment does not bring back: they were revoked before it.
+            Their trackers are closed.
         """
         added = frozenset(names)
         self._assignments += 1

@@ -160,7 +160,9 @@ class StructType:
             MessageEncodeError: As in :func:`encode`.
         """
         if not isinstance(value, Mapping):
-            raise MessageEncodeError(f"{self._where}: {value!r} is no mapping of field to value")
+            raise MessageEncodeError(
+                f"{self._where}: {value!r} is not a mapping of field names to values"
+            )
         if not value.keys() <= self._fields.keys():
             unknown = ", ".join(sorted(map(str, value.keys() - self._fields.keys())))
             raise MessageEncodeError(

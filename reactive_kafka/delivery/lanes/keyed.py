@@ -75,7 +75,7 @@ class KeyedLane(Lane):
         return True
 
     def cut(self) -> None:
-        """As of any lane. The key of a worker that was alone is busy from here on."""
+        """As in every lane. The key of a worker that was alone is busy from here on."""
         sole = self.sole
         self.sole = None
         if sole is not None and sole.record is not None:
@@ -85,7 +85,7 @@ class KeyedLane(Lane):
         super().cut()
 
     def leave(self) -> None:
-        """As of any lane. The last worker that leaves is not alone in it any more."""
+        """As in every lane. The last worker that leaves is not alone in it any more."""
         super().leave()
         if not self.workers:
             self.sole = None
@@ -176,7 +176,7 @@ class KeyedLane(Lane):
         self.in_keys += 1
 
     def remove(self, index: int) -> RawRecord | None:
-        """As of any lane; the record may also wait with its key."""
+        """As in every lane; the record may also wait with its key."""
         for key, queue in self.busy.items():
             for place, (waiting, record) in enumerate(queue or ()):
                 if waiting == index:
@@ -196,7 +196,7 @@ class KeyedLane(Lane):
             del self.busy[key]
 
     def clear(self) -> None:
-        """As of any lane; also forget which keys are busy."""
+        """As in every lane; also forget which keys are busy."""
         super().clear()
         self.sole = None
         self.busy.clear()

@@ -175,7 +175,7 @@ class Lane:
         self.workers += 1
 
     def leave(self) -> None:
-        """Count a worker no more: it turns away from the lane."""
+        """Stop counting a worker that turns away from the lane."""
         self.workers -= 1
 
     def pieces(self) -> Iterator[tuple[int, Sequence[Any]]]:
@@ -211,7 +211,10 @@ class Lane:
         return count, size
 
     def has_bytes(self, wanted: int) -> int:
-        """Return the bytes of the waiting records; about *wanted* or more is enough."""
+        """Return how many bytes the waiting records have.
+
+        It stops counting once *wanted* is reached.
+        """
         sizes = self.tracker.sizes
         size = 0
         if sizes is None:

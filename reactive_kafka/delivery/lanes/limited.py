@@ -203,7 +203,7 @@ class LimitedLane(KeyedLane):
             del self.busy[key]
 
     def clear(self) -> None:
-        """As of any lane; also forget what was held back."""
+        """As in every lane; also forget what was held back."""
         super().clear()
         self._held.clear()
         self._called.clear()

@@ -18,7 +18,9 @@ from reactive_kafka.delivery.workers.worker import Worker
 from reactive_kafka.verdicts.delivery_hook import Call
 
 MOST_STRAYS = 16
-"""A worker ends after so many cancellations that are not awaited: their sender means it."""
+"""A worker ends after this many cancellations that reach it while no handler runs: whoever sends
+them insists.
+"""
 
 
 class Isolation:

@@ -23,9 +23,8 @@ class WorkerPlaces:
     - It parks or is abandoned. A worker that waits for a place gets it. If there is none, the pool
       looks who needs it.
     - It ends because another worker is done waiting and wants to continue. The place changes hands
-    in
-      one step, here, and not when the other task gets its turn. If it were free in between, work
-      that comes then would start one worker too many.
+      in one step, here, and not only when the other task gets its turn. If it were free in between,
+      work that comes then would start one worker too many.
 
     So only :meth:`change` counts places. It compares the states before and after.
 

@@ -56,7 +56,10 @@ class WorkerWaits:
         return True
 
     async def until(self, worker: Worker, messages: Sequence[Delivery], due: Future[bool]) -> bool:
-        """Wait until *due* is done, and cancel it. Returns as :meth:`until_due`."""
+        """Wait until *due* is done. If the wait ends earlier, *due* is cancelled.
+
+        Returns as :meth:`until_due`.
+        """
         is_due = await self._until(worker, messages, due)
         slots = self._places.slots
         if is_due and slots is not None:

@@ -73,7 +73,8 @@ class BatchQueue:
     def wants(self, lane: Lane, records: int) -> int:
         """Return how many records one poll should bring.
 
-        These are small pieces, whole planned ranges, and no more than memory holds.
+        That is a small piece or the rest of a planned range, and nothing while enough bytes are
+        queued.
         """
         if not lane.waiting and self._is_free(lane):
             forget_empty_plans(lane)

@@ -123,7 +123,7 @@ class SparkJob:
         # The runs whose outcomes were not carried out completely.
         self.unsettled = self._settler.unsettled
         self._state = JobState.SETTLING if self.only_settles else JobState.WORKING
-        # Done when there is no more waiting: not for another attempt, and not for schemas.
+        # Done when the job must not wait any more, neither for another attempt nor for schemas.
         self._no_waits: Future[None] = asyncio.get_running_loop().create_future()
         # Done when the job is to look again whether it is paused. None: it does not wait for that.
         self._resumed: Future[None] | None = None
@@ -267,7 +267,7 @@ class SparkJob:
                     return None
 
     async def _until_resumed(self) -> bool:
-        """Wait for the end of a pause; False if there is no more waiting."""
+        """Wait for the end of a pause; False if the job must not wait any more."""
         while any(run.lane.is_paused for run in self.runs):
             if self._no_waits.done():
                 return False

@@ -144,8 +144,8 @@ class RunSettler:
     async def _nack(self, run: RecordRun, reasons: Reasons) -> None:
         """Nack records, some at a time, and settle those that the log does not have any more.
 
-        A range may hold no record at all, only markers or compacted offsets. If it fails, it is
-        settled without a dead letter. Only lost data gets one.
+        A range may hold no record at all, only markers or compacted offsets. When the job of such a
+        range fails, the range is settled without a dead letter, unless its data was lost.
         """
         tracker = run.tracker
         data_loss = reasons if isinstance(reasons, DataLossError) else None

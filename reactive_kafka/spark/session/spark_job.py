@@ -73,7 +73,7 @@ class RunningJob:
             try:
                 in_time = await self._wait(body)
             finally:
-                # This is the way of a timeout and of a cancellation.
+                # A timeout and a cancellation come through here.
                 if not in_time:
                     is_over = await to_its_end(self._cancel(body))
             if not in_time:

@@ -113,7 +113,7 @@ class OpenSession:
         return self.doubt or STARTING
 
     async def wait_for_check(self) -> None:
-        """Return when the session is over, or when a check that starts later finds it well."""
+        """Return when the session is over, or when a check that starts later finds no trouble."""
         # One check may be running already.
         running_check = self.checks + 1
         self.hurry.set()

@@ -289,16 +289,18 @@ class BrokerConnection:
             ValueError: No request waits, or the answer cannot be read.
         """
         self._last_action = time.monotonic()
-        came = _LENGTH.unpack_from(frame)[0] if len(frame) >= LENGTH_BYTES else 0
-        is_awaited = bool(self.unanswered) and self.unanswered[0].number == came
-        if not is_awaited and 0 < came <= self._last_without_answer:
+        number_in_answer = _LENGTH.unpack_from(frame)[0] if len(frame) >= LENGTH_BYTES else 0
+        is_awaited = bool(self.unanswered) and self.unanswered[0].number == number_in_answer
+        if not is_awaited and 0 < number_in_answer <= self._last_without_answer:
             # Kafka does not answer these requests, but the embedded broker does.
             return
         if not self.unanswered:
-            raise ValueError(f"{self.host}:{self.port} has answered what was not asked")
+            raise ValueError(
+                f"{self.host}:{self.port} has sent an answer that no request waits for"
+            )
         number, request, answer = self.unanswered[0]
         if not is_awaited:
-            self._receive_another(came, number, answer)
+            self._receive_another(number_in_answer, number, answer)
             return
         # The answer is done already if the caller has given up.
         if isinstance(request, PreparedFetch) and not answer.done():
@@ -313,10 +315,10 @@ class BrokerConnection:
             answer.set_result(request.RESPONSE_TYPE.decode(content_buffer))
         self.unanswered.popleft()
 
-    def _receive_another(self, came: int, number: int, answer: Future[Any]) -> None:
+    def _receive_another(self, number_in_answer: int, number: int, answer: Future[Any]) -> None:
         """Close the connection: this is the answer to another request than the first one."""
         error = kafka_errors.CorrelationIdError(
-            f"{self.host}:{self.port} has answered request {came} instead of {number}"
+            f"{self.host}:{self.port} has answered request {number_in_answer} instead of {number}"
         )
         if not answer.done():
             answer.set_exception(error)
@@ -342,7 +344,10 @@ class BrokerConnection:
         self.close(ClosedBecause.BROKEN, error)
 
     def _look_for_idleness(self) -> None:
-        """Close the connection if nothing was asked for long. A request that waits is no rest."""
+        """Close the connection if nothing has been asked for a long time.
+
+        While a request waits for its answer it is not idle.
+        """
         if self._settings.connections_max_idle_ms is None or not self.is_open:
             return
         longest_s = self._settings.connections_max_idle_ms / 1000

@@ -23,7 +23,7 @@ class FetchPlan(NamedTuple):
     # Node -> the partitions to ask it for.
     partitions: dict[int, list[ReadPartition]]
     # Node -> when the newest records came that were fetched from it and are not taken.
-    held_since: dict[int, float]
+    newest_held_at: dict[int, float]
     # Infinite if nothing changes by itself.
     look_at: float
     # True if the leader of a partition is not known.
@@ -41,17 +41,17 @@ def plan_fetches(
         hurried: The nodes that are asked although records which they have sent are still held.
         now: The time.
     """
-    held_since: dict[int, float] = {}
+    newest_held_at: dict[int, float] = {}
     for state in reads.held.values():
         node = state.node(now)
         if node is not None and state.piece is not None:
-            held_since[node] = max(state.piece.came_at, held_since.get(node, -inf))
+            newest_held_at[node] = max(state.piece.came_at, newest_held_at.get(node, -inf))
     look_at = inf
     busy = set(in_flight)
-    for node, since in held_since.items():
-        if node not in busy and node not in hurried and since + HELD_S > now:
+    for node, held_at in newest_held_at.items():
+        if node not in busy and node not in hurried and held_at + HELD_S > now:
             busy.add(node)
-            look_at = min(look_at, since + HELD_S)
+            look_at = min(look_at, held_at + HELD_S)
     found: defaultdict[int, list[ReadPartition]] = defaultdict(list)
     lacks_leader = False
     for state in reads.states.values():
@@ -64,7 +64,7 @@ def plan_fetches(
             look_at = min(look_at, state.retry_at)
         elif node not in busy:
             found[node].append(state)
-    return FetchPlan(found, held_since, look_at, lacks_leader)
+    return FetchPlan(found, newest_held_at, look_at, lacks_leader)
 
 
 def has_to_wait(

@@ -36,7 +36,7 @@ class NextFetches:
         states: Sequence[ReadPartition],
         most_bytes: int,
         *,
-        held_since: float | None,
+        newest_held_at: float | None,
         is_hurried: bool,
         restarts: int,
         now: float,
@@ -47,7 +47,8 @@ class NextFetches:
             node: Is asked.
             states: For these partitions.
             most_bytes: Of each partition.
-            held_since: When the newest records came that the node has sent and that are not taken.
+            newest_held_at: When the newest records came that the node has sent and that are not
+                taken.
             is_hurried: It does not wait for records.
             restarts: How often partitions have begun anew. What a session leaves out of its answers
                 is not known of them, so the answer has to have all partitions.
@@ -56,7 +57,7 @@ class NextFetches:
         if restarts != self._restarts:
             self._restarts = restarts
             self._last.clear()
-        limits = self._limits(held_since, now, is_hurried=is_hurried)
+        limits = self._limits(newest_held_at, now, is_hurried=is_hurried)
         # Another partition comes first each time: without a session, brokers fill their answers in
         # the order of the request.
         self._turn += 1
@@ -87,12 +88,12 @@ class NextFetches:
         """True if a fetch is the last one of its node, and no partition has started again since."""
         return restarts == self._restarts and self._last.get(fetch.node) is fetch
 
-    def _limits(self, held_since: float | None, now: float, *, is_hurried: bool) -> FetchLimits:
+    def _limits(self, newest_held_at: float | None, now: float, *, is_hurried: bool) -> FetchLimits:
         settings = self._settings
         wait_ms = settings.fetch_max_wait_ms
         min_bytes = settings.fetch_min_bytes
-        if held_since is not None:
-            wait_ms = min(wait_ms, int(most_wait_ms(held_since, now)))
+        if newest_held_at is not None:
+            wait_ms = min(wait_ms, int(most_wait_ms(newest_held_at, now)))
         if is_hurried:
             wait_ms = 0
             min_bytes = 0

@@ -179,7 +179,7 @@ class NodeFetcher:
                 node,
                 states,
                 most_bytes,
-                held_since=plan.held_since.get(node),
+                newest_held_at=plan.newest_held_at.get(node),
                 is_hurried=node in self._hurried,
                 restarts=self._reads.restarts,
                 now=now,

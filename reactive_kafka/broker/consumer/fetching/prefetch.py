@@ -27,7 +27,7 @@ HELD_PART = 8
 """A fetch may wait for this fraction of the time for which records of its node have been held."""
 
 
-def most_wait_ms(held_since: float, now: float) -> float:
+def most_wait_ms(newest_held_at: float, now: float) -> float:
     """Return how long a fetch may wait at a node while records of its other partitions are held.
 
     The fetch does not ask for those partitions, and nothing more is sent to the node before it is
@@ -35,10 +35,10 @@ def most_wait_ms(held_since: float, now: float) -> float:
     partition among quiet ones that was most of 500 ms after each of its answers.
 
     Args:
-        held_since: When the newest of them came.
+        newest_held_at: When the newest of them came.
         now: The time.
     """
-    return (now - held_since) * 1000 / HELD_PART
+    return (now - newest_held_at) * 1000 / HELD_PART
 
 
 def runs_low(reads: ReadPartitions, answer_bytes: int) -> bool:

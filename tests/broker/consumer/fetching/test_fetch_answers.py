@@ -44,7 +44,7 @@ class Answered:
             node,
             [*self.reads.states.values()],
             most_bytes,
-            held_since=None,
+            newest_held_at=None,
             is_hurried=False,
             restarts=self.reads.restarts,
             now=NOW,

@@ -88,7 +88,7 @@ def test_the_newest_records_of_a_node_say_how_long_its_next_fetch_may_wait() -> 
     reads = Reads(3, {0: ONE, 1: ONE, 2: OTHER})
     reads.keep_some(0, 10.0)
     reads.keep_some(1, 12.0)
-    assert plan_fetches(reads, (), (), NOW).held_since == {ONE: 12.0}
+    assert plan_fetches(reads, (), (), NOW).newest_held_at == {ONE: 12.0}
 
 
 def test_a_partition_whose_records_are_taken_waits_for_the_answer_of_its_node() -> None:

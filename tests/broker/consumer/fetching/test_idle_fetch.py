@@ -128,7 +128,7 @@ def fetch_again_and_again(*waits: int | None) -> NodeFetch:
         ONE,
         [*reads.states.values()],
         9,
-        held_since=None,
+        newest_held_at=None,
         is_hurried=False,
         restarts=reads.restarts,
         now=0.0,
