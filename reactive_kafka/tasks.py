@@ -14,10 +14,11 @@ import asyncio
 import concurrent.futures
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from contextvars import Context
 from math import floor, inf
 from threading import get_ident
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from reactive_kafka.errors import UnexpectedEndError, describe
 
@@ -283,21 +284,55 @@ class HomeLoop:
         answer: concurrent.futures.Future[T] = concurrent.futures.Future()
         # From now on a loop that awaits the answer cannot cancel it.
         answer.set_running_or_notify_cancel()
-
-        def run() -> None:
-            try:
-                call(answer)
-            except BaseException as error:
-                # Even SystemExit is for the calling thread, not for the loop.
-                answer.set_exception(error)
-
-        try:
-            self.loop.call_soon_threadsafe(run)
-        except RuntimeError:
-            # The loop is closed: the application has stopped.
-            try:
-                answer.set_result(when_ended())
-            except Exception as error:
-                # Like an error of the call itself.
-                answer.set_exception(error)
+        sent = _SentCall(call, answer, when_ended)
+        # The loop is closed if this raises: the application has stopped.
+        with suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(sent)
+        # It may also have been closed in between.
+        if self.loop.is_closed():
+            sent.end()
         return answer
+
+
+class _SentCall(Generic[T]):
+    """A call that a loop is to make once.
+
+    A loop that is closed before it turns drops the call. Then the answer is that of *when_ended*,
+    or the thread that waits for it would wait for ever.
+    """
+
+    __slots__ = ("_answer", "_call", "_is_over", "_when_ended")
+
+    def __init__(
+        self,
+        call: Callable[[concurrent.futures.Future[T]], object],
+        answer: concurrent.futures.Future[T],
+        when_ended: Callable[[], T],
+    ) -> None:
+        self._call = call
+        self._answer = answer
+        self._when_ended = when_ended
+        # It was made, or will not be.
+        self._is_over = False
+
+    def __call__(self) -> None:
+        self._is_over = True
+        try:
+            self._call(self._answer)
+        except BaseException as error:
+            # Even SystemExit is for the calling thread, not for the loop.
+            self._answer.set_exception(error)
+
+    def __del__(self) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Answer without the call, unless it was made."""
+        if self._is_over:
+            return
+        self._is_over = True
+        try:
+            self._answer.set_result(self._when_ended())
+        except Exception as error:
+            # Like an error of the call itself.
+            self._answer.set_exception(error)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Any
 
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.errors import UnexpectedEndError
-from reactive_kafka.tasks import TOGETHER_S, Tasks, aligned_wait_s, all_ended, outcome_of
+from reactive_kafka.tasks import TOGETHER_S, HomeLoop, Tasks, aligned_wait_s, all_ended, outcome_of
 from tests.app.helpers import in_virtual_time, now, settle_down
 from tests.app.sabotage import Odd
 
@@ -327,3 +329,51 @@ def test_waits_end_together_and_none_is_longer_or_much_shorter_than_it_was(
     assert other - ends_at == pytest.approx(0, abs=1e-6) or other - ends_at == pytest.approx(
         TOGETHER_S, abs=1e-6
     )
+
+
+# -- calls from other threads
+
+LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
+PATIENCE_S = 5.0
+
+
+def home_on(loop: asyncio.AbstractEventLoop) -> HomeLoop:
+    async def made() -> HomeLoop:
+        return HomeLoop()
+
+    return loop.run_until_complete(made())
+
+
+def raise_ended() -> str:
+    raise LookupError("ended")
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_a_call_is_answered_if_the_loop_is_closed_before_it_turns(new_loop: Any) -> None:
+    loop = new_loop()
+    home = home_on(loop)
+    made = list[str]()
+    answers = [
+        home.send(lambda answer: made.append("made"), when_ended)
+        for when_ended in (lambda: "ended", raise_ended)
+    ]
+    assert not any(answer.done() for answer in answers)
+    loop.close()
+    assert answers[0].result(PATIENCE_S) == "ended"
+    with pytest.raises(LookupError):
+        answers[1].result(PATIENCE_S)
+    assert made == []
+    # And a call that comes later.
+    assert home.send(lambda answer: None, lambda: "ended").result(PATIENCE_S) == "ended"
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_a_call_that_was_made_keeps_its_answer_when_the_loop_is_closed(new_loop: Any) -> None:
+    loop = new_loop()
+    home = home_on(loop)
+    made = list[concurrent.futures.Future[str]]()
+    answer = home.send(made.append, raise_ended)
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    made[0].set_result("made")
+    assert answer.result(PATIENCE_S) == "made"
