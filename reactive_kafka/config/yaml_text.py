@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from reactive_kafka.config.scan import MOST_DEPTH, KeyPath, Lines, hinted
 from reactive_kafka.errors import ConfigError, MissingExtraError
@@ -154,14 +154,21 @@ def yaml_of(data: Any) -> str:
     return str(yaml.dump(data, Dumper=Plain, sort_keys=False, width=120))
 
 
+class _Extent(NamedTuple):
+    """How many nodes a node means with aliases expanded, and how many levels; itself included."""
+
+    size: int
+    height: int
+
+
 class _Nodes:
     """Checks the node tree of a file before values are made from it."""
 
     def __init__(self, source: str, loader: Any) -> None:
         self._source = source
         self._loader = loader
-        # Id of a node -> how many nodes it means. 0 while the node is being measured.
-        self._sizes: dict[int, int] = {}
+        # Id of a node -> its extent. None while the node is being measured.
+        self._extents: dict[int, _Extent | None] = {}
         self._scalars: list[Any] = []
         self._mappings: list[Any] = []
 
@@ -171,31 +178,50 @@ class _Nodes:
         Raises:
             ConfigError: Too many, too deeply nested, or an alias inside of what it names.
         """
-        known = self._sizes.get(id(node))
-        if known:
-            return known
-        if known == 0:
+        return self._extent(node, depth).size
+
+    def _extent(self, node: Any, depth: int) -> _Extent:
+        key = id(node)
+        known = self._extents.get(key)
+        if known is None and key in self._extents:
             raise self._problem(node, "an alias inside of what it names")
+        if known is not None:
+            # The alias may be deeper than the value that it stands for was.
+            if depth + known.height - 1 > MOST_DEPTH:
+                raise self._problem(
+                    node,
+                    f"nested too deeply, with its aliases expanded: at most {MOST_DEPTH} levels "
+                    "are read",
+                )
+            return known
         if depth > MOST_DEPTH:
             raise self._problem(node, f"nested too deeply: at most {MOST_DEPTH} levels are read")
-        self._sizes[id(node)] = 0
+        self._extents[key] = None
         size = 1
+        height = 1
+        for child in self._children(node):
+            extent = self._extent(child, depth + 1)
+            size += extent.size
+            height = max(height, extent.height + 1)
+        if size > MOST_NODES:
+            raise self._problem(
+                node, f"more than {MOST_NODES} keys and values, with its aliases expanded"
+            )
+        measured = _Extent(size, height)
+        self._extents[key] = measured
+        return measured
+
+    def _children(self, node: Any) -> Iterator[Any]:
+        """Yield the nodes inside a node, and note the node for the checks that follow."""
         if node.id == "scalar" or _kind(node) in _SCALARS:
             self._scalars.append(node)
         if node.id == "mapping":
             self._mappings.append(node)
             for key, value in node.value:
-                size += self.measure(key, depth + 1)
-                size += self.measure(value, depth + 1)
+                yield key
+                yield value
         elif node.id != "scalar":
-            for item in node.value:
-                size += self.measure(item, depth + 1)
-        if size > MOST_NODES:
-            raise self._problem(
-                node, f"more than {MOST_NODES} keys and values, with its aliases expanded"
-            )
-        self._sizes[id(node)] = size
-        return size
+            yield from node.value
 
     def merge(self) -> None:
         """Put the tables that a key ``<<`` names into its table, whose own keys win."""

@@ -19,8 +19,8 @@ from reactive_kafka.config.config_files import (
     read_file,
     read_secret,
 )
-from reactive_kafka.config.scan import json_lines, line_of, toml_lines
-from reactive_kafka.config.yaml_text import yaml_lines
+from reactive_kafka.config.scan import MOST_DEPTH, json_lines, line_of, toml_lines
+from reactive_kafka.config.yaml_text import parse_yaml, yaml_lines
 from reactive_kafka.errors import ConfigError, MissingExtraError
 from tests.config.loading import loaded, only_problem, problems, write
 
@@ -203,6 +203,43 @@ def test_a_large_file_that_is_nonsense_is_refused_soon(
     problems(write(tmp_path, name, text))
     # Most take a second; what is square takes hours.
     assert time.process_time() - began < 15
+
+
+def chained_aliases(links: int, levels: int) -> str:
+    """A YAML text in which each line nests the one before it *levels* deep."""
+    lines = ["a0: &a0 1"]
+    for link in range(1, links + 1):
+        value = "{x: " * levels + f"*a{link - 1}" + "}" * levels
+        lines.append(f"a{link}: &a{link} {value}")
+    return "\n".join(lines) + "\n"
+
+
+@given(links=st.integers(1, 25), levels=st.integers(1, 60))
+def test_levels_of_yaml_count_through_aliases_as_if_they_were_written_out(
+    links: int, levels: int
+) -> None:
+    # The top level and the value inside are levels, too.
+    is_allowed = links * levels + 2 <= MOST_DEPTH
+    try:
+        data, _ = parse_yaml("a.yaml", chained_aliases(links, levels))
+    except ConfigError as error:
+        assert not is_allowed
+        assert re.search(
+            r"a\.yaml, line \d+: nested too deeply.*: at most 64 levels are read", str(error)
+        )
+    else:
+        assert is_allowed
+        value = data[f"a{links}"]
+        for _ in range(links * levels):
+            value = value["x"]
+        assert value == 1
+
+
+def test_a_chain_of_yaml_aliases_is_refused_before_its_lines_are_looked_up() -> None:
+    # These are fewer than 20,000 keys and values, on more than a thousand levels.
+    text = chained_aliases(links=17, levels=60)
+    with pytest.raises(ConfigError, match="line 2: nested too deeply, with its aliases expanded"):
+        parse_yaml("a.yaml", text)
 
 
 def test_yaml_aliases_within_bounds_are_expanded(tmp_path: Path) -> None:

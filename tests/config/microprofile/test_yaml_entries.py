@@ -206,6 +206,11 @@ def test_problems_name_the_line_of_the_file() -> None:
         ("mp: 1\n---\n[a]\n", "line 3: expected tables such as mp: at the top"),
         ("mp:\n  a: &a\n    b: *a\n", "an alias inside of what it names"),
         ("mp: " + "{a: " * 70 + "}" * 70, "nested too deeply"),
+        (
+            "mp:\n  a0: &a0 1\n"
+            + "".join(f"  a{n + 1}: &a{n + 1} {'{a: ' * 60}*a{n}{'}' * 60}\n" for n in range(17)),
+            "nested too deeply",
+        ),
         ("mp: &m {<<: x}", "not YAML: "),
     ],
 )
