@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from math import inf
+from operator import itemgetter
 from typing import Protocol, TypeVar
 
 from reactive_kafka.checkpoint.owned_row import ClientPartition, OwnedRow, PendingWrite
@@ -28,6 +29,7 @@ from reactive_kafka.observe.events import (
     StoreAvailable,
     StoreUnavailable,
 )
+from reactive_kafka.observe.wording import and_more
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.metadata.pending import PendingCommit
 from reactive_kafka.tracking.tracker import OffsetTracker
@@ -372,16 +374,21 @@ class CheckpointRows:
             reasons.append(f"the checkpoint store is away: {self.away}")
         now = self.clock.monotonic()
         max_age_s = self._unsynced_max_age_s
+        too_old: list[tuple[float, OwnedRow]] = []
         for owned in self.owned:
             since = owned.note_behind(now)
             if max_age_s and since is not None and now - since > max_age_s:
-                stored = "nothing"
-                if owned.checkpoint.position is not None:
-                    stored = f"position {owned.checkpoint.position}"
-                reasons.append(
-                    f"{owned.partition}: settled records are not stored for {now - since:.0f} s "
-                    f"(unsynced_max_age is {max_age_s:g} s); the store has {stored}"
-                )
+                too_old.append((since, owned))
+        if too_old:
+            since, oldest = min(too_old, key=itemgetter(0))
+            stored = "nothing"
+            if oldest.checkpoint.position is not None:
+                stored = f"position {oldest.checkpoint.position}"
+            reason = (
+                f"{oldest.partition}: settled records are not stored for {now - since:.0f} s "
+                f"(unsynced_max_age is {max_age_s:g} s); the store has {stored}"
+            )
+            reasons.append(and_more(reason, len(too_old) - 1))
         return reasons
 
 

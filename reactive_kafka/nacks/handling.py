@@ -29,6 +29,7 @@ from reactive_kafka.observe.events import (
     RecordLeft,
     RecordPutOff,
 )
+from reactive_kafka.observe.wording import and_more
 from reactive_kafka.records import Record
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import verdicts_of
@@ -159,13 +160,18 @@ class FailureHandling:
         self._strategies = strategies
         self._letters = letters
         self._blocks_on = blocks_on
-        # For people: the dead letters of poison records that are being written.
-        self._poison: list[str] = []
+        # The poison records whose dead letters are being written, in their order.
+        self._poison: dict[Nack, None] = {}
 
     @property
     def not_ready(self) -> tuple[str, ...]:
         """What keeps nacked records from being settled, for people."""
-        return (*self._letters.not_ready, *self._poison)
+        lines = self._letters.not_ready
+        oldest = next(iter(self._poison), None)
+        if oldest is None:
+            return lines
+        line = f"the dead letter of {oldest.place}, which is poison, is not written yet"
+        return (*lines, and_more(line, len(self._poison) - 1))
 
     # Those who nack.
 
@@ -337,9 +343,8 @@ class FailureHandling:
             return futures.yes if nack.took_effect else futures.no
         answer = self._finish_in_task(nack, failed, decision)
         if nack.is_poison:
-            waiting = f"the dead letter of {nack.place}, which is poison, is not written yet"
-            self._poison.append(waiting)
-            answer.add_done_callback(lambda _: self._poison.remove(waiting))
+            self._poison[nack] = None
+            answer.add_done_callback(lambda _: self._poison.pop(nack))
         return answer
 
     def _failed_record(self, nack: Nack) -> FailedRecord:

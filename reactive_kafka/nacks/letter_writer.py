@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from anyio import CancelScope
@@ -18,6 +19,7 @@ from reactive_kafka.failure.decision import WriteLetter
 from reactive_kafka.failure.headers import DISPENSABLE
 from reactive_kafka.nacks.letter_topics import LetterTopics
 from reactive_kafka.observe.events import Event, Observer, SendFailed
+from reactive_kafka.observe.wording import and_more
 from reactive_kafka.outgoing.queue.record import OutgoingRecord
 from reactive_kafka.outgoing.queue.writer import Writer
 from reactive_kafka.records import RecordBytes
@@ -209,21 +211,25 @@ class LetterWriter:
         lines = list(self._topics.problems.values())
         if self._writer is not None and self._writer.watch.silence is not None:
             lines.append(f"the brokers of its dead letters are away: {self._writer.watch.silence}")
+        # One line for each topic and kind of problem is enough, however many letters have it.
         named = set(self._topic_problems)
         for problem in self._topic_problems.values():
             lines.append(
                 f"nothing can be written to {problem.topic!r} for {now - problem.since:.0f} s: "
                 f"{problem.reason}"
             )
+        refused: dict[str, list[_Problem]] = {}
         for problem in self._writing:
             if problem.reason is not None:
-                named.add(problem.topic)
-                lines.append(
-                    f"a record is refused by {problem.topic!r} for {now - problem.since:.0f} s: "
-                    f"{problem.reason}"
-                )
-        # The client tries for long before it says why. Until then only the time is known. One line
-        # for each topic is enough.
+                refused.setdefault(problem.topic, []).append(problem)
+        for topic, problems in refused.items():
+            named.add(topic)
+            oldest = min(problems, key=attrgetter("since"))
+            line = (
+                f"a record is refused by {topic!r} for {now - oldest.since:.0f} s: {oldest.reason}"
+            )
+            lines.append(and_more(line, len(problems) - 1))
+        # The client tries for long before it says why. Until then only the time is known.
         for problem in self._writing:
             if problem.topic not in named and now - problem.since >= LATE_S:
                 named.add(problem.topic)

@@ -38,6 +38,11 @@ def first_of(items: Sequence[object], most: int) -> str:
     return f"{text} and {more} more" if more > 0 else text
 
 
+def and_more(text: str, more: int) -> str:
+    """Return the text about one thing, with the number of others that it would say the same of."""
+    return f"{text} ({more} more like it)" if more else text
+
+
 def ranges_text(ranges: Sequence[object], most: int = RANGES_NAMED) -> str:
     """Return ``clicks-0 [100, 50100), clicks-1 [7, 9), ...``: the first *most* ranges."""
     text = ", ".join(map(str, ranges[:most]))

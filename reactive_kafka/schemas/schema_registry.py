@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from functools import partial
+from operator import itemgetter
 from typing import Any, Protocol
 
 from reactive_kafka.backoff import Backoff, Waits
@@ -27,6 +28,7 @@ from reactive_kafka.observe.events import (
     SchemaNotChecked,
     SchemaUnavailable,
 )
+from reactive_kafka.observe.wording import and_more
 from reactive_kafka.schemas.answers import NoGuids, NotFound, Refused, RegistryAway
 from reactive_kafka.schemas.memory_registry import MemoryRegistry
 from reactive_kafka.schemas.rest import RestRegistry
@@ -35,6 +37,8 @@ from reactive_kafka.tasks import Handle, Tasks, log_failure
 BACKOFF = Backoff(0.25, 10.0)
 NOT_READY_S = 5.0
 """A channel that waits longer than this is not ready."""
+QUESTIONS_NAMED = 3
+"""Readiness names at most so many questions of a channel."""
 GIVEN_UP_S = 10.0
 """How long a question without an answer counts after the last one who waited has given up.
 
@@ -288,15 +292,23 @@ class Registry:
         return f"schema registry {self.url}: {ask}: {problem}"
 
     def not_ready(self, schemas: ChannelSchemas) -> list[str]:
-        """Return what a channel has waited for longer than a moment, and why."""
+        """Return what a channel has waited for longer than a moment, and why.
+
+        Records may name any number of schemas, so only the questions that are open for longest are
+        in it, with the number of the others.
+        """
         self._forget_given_up()
         latest = self._clock.monotonic() - NOT_READY_S
-        reasons = []
+        late: list[tuple[float, SchemaQuestion]] = []
         for ask, question in self._open.items():
             is_waiting = any(waiting is schemas for waiting in question.waiting.values())
             if is_waiting and question.since <= latest:
-                reasons.append(self.why(ask))
+                late.append((question.since, ask))
         for ask, question in self._given_up.items():
             if question.left_by is schemas and question.since <= latest:
-                reasons.append(self.why(ask))
+                late.append((question.since, ask))
+        late.sort(key=itemgetter(0))
+        reasons = [self.why(ask) for _, ask in late[:QUESTIONS_NAMED]]
+        if len(late) > QUESTIONS_NAMED:
+            reasons[-1] = and_more(reasons[-1], len(late) - QUESTIONS_NAMED)
         return reasons

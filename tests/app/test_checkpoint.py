@@ -575,6 +575,26 @@ async def test_two_consumers_of_a_channel_have_one_store_and_rows_of_their_own()
 
 
 @in_virtual_time
+async def test_with_the_store_away_readiness_says_once_that_positions_are_not_stored() -> None:
+    rows, seen = Rows(), Seen()
+    app = app_on(rows, checkpoint={"unsynced_max_age": "3s"})
+    counting(app, seen)
+    async with running(app, partitions=4) as test:
+        await test.settled()
+        rows.faults.away = True
+        for partition in range(4):
+            await send(test, b"x", partition=partition)
+            await asyncio.sleep(1)
+        await asyncio.sleep(20)
+        (line,) = (line for line in facts(test).not_ready if "are not stored for" in line)
+        assert line.startswith(f"{tp(0)}: settled records")
+        assert line.endswith("the store has nothing (3 more like it)")
+        rows.faults.away = False
+        await test.settled(20)
+        assert facts(test).not_ready == ()
+
+
+@in_virtual_time
 async def test_an_application_that_iterates_has_states_and_transactions_too() -> None:
     rows = Rows()
     app = app_on(rows, value_deserializer="bytes")

@@ -32,6 +32,33 @@ async def test_poison_records_whose_dead_letters_are_decided_at_once_keep_nobody
     assert (escaped, tracker.committable) == ([], 2)
 
 
+async def test_many_poison_records_whose_dead_letters_wait_are_one_line_about_the_first() -> None:
+    written = asyncio.Event()
+    tasks = list[asyncio.Task[Any]]()
+
+    class Letters(NothingToWrite):
+        async def write(self, write: object, settle: object = None) -> bool:
+            await written.wait()
+            return False
+
+    def spawn(work: Any, name: str, context: object = None) -> None:
+        tasks.append(asyncio.create_task(work()))
+
+    tracker = tracker_of()
+    acknowledger, handling = make_acknowledger(Writes(), Letters(), spawn)
+    acknowledger.begins(tracker, "orders")
+    tracker.deliver(list(range(50)), 50)
+    answers = []
+    for index in range(50):
+        message = message_of(record(b"", offset=index), tracker, index)
+        answers.append(handling.dead_letter(message, ValueError("poison")))
+    line = "the dead letter of {} offset 0, which is poison, is not written yet (49 more like it)"
+    assert handling.not_ready == (line.format(tracker.partition),)
+    written.set()
+    await asyncio.gather(*answers, *tasks)
+    assert handling.not_ready == ()
+
+
 @pytest.mark.parametrize("outcome", ["written", "refused", "cancelled", "closed"])
 async def test_nothing_is_kept_of_a_nack_that_has_been_carried_out(outcome: str) -> None:
     tasks, told = list[asyncio.Task[Any]](), asyncio.Event()

@@ -505,6 +505,22 @@ async def test_another_letter_does_not_hide_the_one_that_does_not_fit() -> None:
 
 
 @in_virtual_time
+async def test_many_letters_that_do_not_fit_are_one_line_about_the_first_of_them() -> None:
+    async with running() as it:
+        await it.letters.write(PLAIN)
+        it.broker.fail_next("send", RejectedRecordError("too large"), times=10**4, of=DEAD)
+        writing = [asyncio.create_task(it.letters.write(PLAIN))]
+        await asyncio.sleep(2)
+        writing += [asyncio.create_task(it.letters.write(PLAIN)) for _ in range(99)]
+        await asyncio.sleep(3)
+        assert it.letters.not_ready == (
+            f"a record is refused by {DEAD!r} for 5 s: too large (99 more like it)",
+        )
+        await it.letters.stop()
+        await asyncio.wait(writing)
+
+
+@in_virtual_time
 async def test_a_retry_keeps_its_partition_modulo_those_of_its_topic() -> None:
     broker = make_broker()
     broker.create_topic(RETRY, 4)

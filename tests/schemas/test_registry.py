@@ -127,6 +127,25 @@ async def test_waits_grow_and_readiness_names_the_reason_after_five_seconds() ->
 
 
 @in_virtual_time
+async def test_readiness_names_few_of_many_schemas_those_that_are_open_for_longest() -> None:
+    source = Scripted(RegistryAway("500: it has failed"))
+    registry, tasks = registry_of(source)
+    schemas = connected(registry)
+    waiters = []
+    for number in range(20):
+        waiters.append(missing(schemas, ById(number)).arrives())
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(6)
+    assert schemas.not_ready() == [
+        "schema registry memory://: schema 0: 500: it has failed",
+        "schema registry memory://: schema 1: 500: it has failed",
+        "schema registry memory://: schema 2: 500: it has failed (17 more like it)",
+    ]
+    await tasks.end(1)
+    assert await asyncio.gather(*waiters) == [False] * 20
+
+
+@in_virtual_time
 async def test_each_channel_that_waits_is_told_once_for_each_reason_and_when_it_is_over() -> None:
     recorder = Recorder()
     source = Scripted(
