@@ -14,6 +14,7 @@ from reactive_kafka.control.arguments import ReplayArguments
 from reactive_kafka.control.letter_access import AppLetters, LetterAccess
 from reactive_kafka.dead_letters.letters import ReplayError
 from reactive_kafka.dead_letters.replay import (
+    Replayed,
     carry_out_replay,
     plan_replay,
     producing_of,
@@ -43,8 +44,7 @@ class RunningReplay:
     read: int = 0
     # Target topic -> records to write there.
     targets: Mapping[str, int] = field(default_factory=dict)
-    replayed: int = 0
-    restamped: int = 0
+    written: Replayed = field(default_factory=Replayed)
     # Records that stay, and the first of them with the reason.
     refused: int = 0
     refused_first: list[dict[str, Any]] = field(default_factory=list)
@@ -65,8 +65,8 @@ class RunningReplay:
             "state": self.state,
             "records": sum(self.targets.values()),
             "targets": dict(sorted(self.targets.items())),
-            "replayed": self.replayed,
-            "restamped": self.restamped,
+            "replayed": self.written.records,
+            "restamped": self.written.restamped,
             "replayed_before": self.replayed_before,
             "refused": self.refused,
             "refused_first": self.refused_first,
@@ -80,7 +80,7 @@ class RunningReplay:
     def _said(self) -> str:
         if self.state == "counting":
             return f"{count_of(self.read)} of {self.topic} read so far"
-        of = f"{self.replayed} of {count_of(sum(self.targets.values()))}"
+        of = f"{self.written.records} of {count_of(sum(self.targets.values()))}"
         if self.state == "writing":
             return f"{of} replayed so far"
         stay = f"; {self.refused} cannot be sent back" if self.refused else ""
@@ -149,9 +149,6 @@ async def _carry_out(replay: RunningReplay, cluster: AppLetters, asked: ReplayAr
     def read(count: int) -> None:
         replay.read += count
 
-    def wrote(count: int) -> None:
-        replay.replayed += count
-
     wanted = await plan_replay(cluster, replay.topic, replay.to, asked.limit, read, only=asked.only)
     replay.targets = dict(wanted.counts)
     replay.replayed_before = wanted.done
@@ -163,8 +160,7 @@ async def _carry_out(replay: RunningReplay, cluster: AppLetters, asked: ReplayAr
     replay.state = "writing"
     if wanted.counts:
         producing = producing_of(cluster.channels, replay.topic)
-        written = await carry_out_replay(cluster, wanted, producing, wrote)
-        replay.restamped = written.restamped
+        await carry_out_replay(cluster, wanted, producing, replay.written)
     replay.state = "done"
 
 

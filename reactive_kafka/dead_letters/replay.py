@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from reactive_kafka.broker.client import (
     Chunk,
@@ -212,22 +213,59 @@ def now_ms() -> int:
     return int(SYSTEM_CLOCK.wall() * 1000)
 
 
-class Replayed(NamedTuple):
-    """How many records a replay has written, and how many of them got the time of the replay."""
+@dataclass(slots=True)
+class Replayed:
+    """What a replay has written, as far as the broker has confirmed it.
+
+    Attributes:
+        records: How many records.
+        restamped: How many of them got the time of the replay.
+        unpassed: How many of them the stored position does not pass, because an earlier record
+            could not be written, or because the position could not be stored.
+    """
 
     records: int = 0
     restamped: int = 0
+    unpassed: int = 0
+
+    def add(self, records: int, restamped: int) -> None:
+        """Count confirmed records, before the position behind them is stored."""
+        self.records += records
+        self.restamped += restamped
+        self.unpassed += records
+
+    def passed(self, records: int) -> None:
+        """Note that the stored position has passed some of them."""
+        self.unpassed -= records
+
+    def in_spite_of(self, error: BaseException) -> str:
+        """Return the text of an error, and what the replay had written all the same."""
+        text = str(error)
+        passed = self.records - self.unpassed
+        if passed:
+            were = "was" if passed == 1 else "were"
+            text += (
+                f"; {count_of(passed)} {were} replayed before that, and the next replay continues "
+                "from there"
+            )
+        if self.unpassed:
+            were, them = ("was", "it") if self.unpassed == 1 else ("were", "them")
+            text += (
+                f"; {count_of(self.unpassed)} {were} written behind the stored position: the next "
+                f"replay may write {them} again"
+            )
+        return text
 
 
 async def carry_out_replay(
     cluster: LetterCluster,
     wanted: ReplayPlan,
     producing: Mapping[str, Any],
-    reports: Callable[[int], object] = _ignore,
+    written: Replayed | None = None,
 ) -> Replayed:
     """Write the records of a plan. After each chunk, commit how far the replay got.
 
-    *reports* is called with the number of records that were written.
+    *written* counts while records are written, and so also before an error. It is returned.
 
     A record keeps its original timestamp, unless its target would delete or refuse it for that.
     Then it gets the time of the replay.
@@ -239,7 +277,7 @@ async def carry_out_replay(
     Cancellation: Waits up to ``CONFIRM_S`` for records that were sent, and commits the position of
     the confirmed ones.
     """
-    written = Replayed()
+    written = Replayed() if written is None else written
     try:
         async with cluster.clients(**COMMITTED) as (connector, inspector):
             producer = connector.producer(
@@ -251,20 +289,11 @@ async def carry_out_replay(
                 await progress.begin()
                 async with reading_ranges(cluster, connector, wanted.ranges) as chunks:
                     async for chunk in chunks:
-                        more = await _write(producer, progress, wanted, chunk)
-                        reports(more.records)
-                        written = Replayed(
-                            written.records + more.records, written.restamped + more.restamped
-                        )
+                        await _write(producer, progress, wanted, chunk, written)
             finally:
                 await producer.stop()
     except ReactiveKafkaError as error:
-        if not written.records:
-            raise ReplayError(str(error)) from error
-        raise ReplayError(
-            f"{error}; {count_of(written.records)} were replayed before that, and the "
-            "next replay continues from there"
-        ) from error
+        raise ReplayError(written.in_spite_of(error)) from error
     return written
 
 
@@ -311,13 +340,20 @@ class _Progress:
 
 
 async def _write(
-    producer: Producer, progress: _Progress, wanted: ReplayPlan, chunk: Chunk
-) -> Replayed:
-    """Write a chunk, wait for the broker, and commit up to the first unconfirmed record."""
+    producer: Producer,
+    progress: _Progress,
+    wanted: ReplayPlan,
+    chunk: Chunk,
+    written: Replayed,
+) -> None:
+    """Write a chunk, wait for the broker, and commit up to the first unconfirmed record.
+
+    What the broker has confirmed is counted in *written*, whatever this raises.
+    """
     sent: dict[int, asyncio.Future[Written]] = {}
     # Offsets that must not be passed by the commit.
     left = [record.offset for record in chunk.records]
-    restamped = 0
+    restamped: set[int] = set()
     try:
         for record in chunk.records:
             target = wanted.target(chunk.partition, record)
@@ -329,7 +365,8 @@ async def _write(
                         "topics shown"
                     )
                 is_lost = wanted.loses(target.topic, record, now_ms()) is not None
-                restamped += is_lost
+                if is_lost:
+                    restamped.add(record.offset)
                 sent[record.offset] = await producer.send(
                     target.topic,
                     record.value,
@@ -348,15 +385,17 @@ async def _write(
         # Also after an interruption, because the producer still writes what it was given.
         if sent:
             await asyncio.wait(sent.values(), timeout=CONFIRM_S)
-        left += [offset for offset, confirmation in sent.items() if not _is_written(confirmation)]
-        await progress.advance(chunk.partition, min(left, default=chunk.next_offset))
+        confirmed = {offset for offset, confirmation in sent.items() if _is_written(confirmation)}
+        written.add(len(confirmed), len(confirmed & restamped))
+        position = min([*left, *(sent.keys() - confirmed)], default=chunk.next_offset)
+        await progress.advance(chunk.partition, position)
+        written.passed(sum(offset < position for offset in confirmed))
     for offset, confirmation in sent.items():
         error = confirmation.exception()
         if error is not None:
             raise ReplayError(
                 f"{chunk.partition} offset {offset} could not be written: {error}"
             ) from error
-    return Replayed(len(sent), restamped)
 
 
 def _is_written(confirmation: asyncio.Future[Written]) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from reactive_kafka.dead_letters.letters import ReplayError, progress_group
 from reactive_kafka.dead_letters.replay import CONFIRM_S, Replayed, carry_out_replay, plan_replay
+from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.testing import MemoryBroker
 from tests.app.brokers import Hold
 from tests.app.helpers import in_virtual_time, until
@@ -68,6 +69,38 @@ async def test_an_interrupted_replay_does_not_wait_for_ever_and_remembers_what_w
     await until(replaying.done, within_s=3 * CONFIRM_S)
     assert replaying.cancelled()
     assert positions(broker, PROGRESS) == {0: 3}
+
+
+@in_virtual_time
+async def test_an_error_counts_what_the_broker_has_and_what_goes_twice(
+    broker: MemoryBroker,
+) -> None:
+    for offset in range(10, 15):
+        write_letter(broker, offset)
+    broker.delay_next("send", 0.0, times=3, of="orders")
+    broker.fail_next("send", FatalBrokerError("no right"), of="orders")
+    wanted = await plan_replay(cluster_of(broker), "letters", None, None)
+    written = Replayed()
+    with pytest.raises(ReplayError) as raised:
+        await carry_out_replay(cluster_of(broker), wanted, {}, written)
+    assert str(raised.value) == (
+        "letters-0 offset 3 could not be written: no right; 3 records were replayed before that, "
+        "and the next replay continues from there; 3 records were written behind the stored "
+        "position: the next replay may write them again"
+    )
+    assert len(values(broker)) == written.records == 6
+    assert positions(broker, PROGRESS) == {0: 3}
+
+
+@in_virtual_time
+async def test_what_was_written_is_counted_if_its_position_cannot_be_stored(
+    broker: MemoryBroker,
+) -> None:
+    broker.fail_next("commit", FatalBrokerError("no right"))
+    wanted = await plan_replay(cluster_of(broker), "letters", None, None)
+    with pytest.raises(ReplayError, match=r"^no right; 2 records were written behind the stored"):
+        await carry_out_replay(cluster_of(broker), wanted, {})
+    assert values(broker) == ["7", "8"]
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [(None, None), ("orders", None), (None, "orders")])

@@ -243,11 +243,11 @@ def replay(
 
 
 def _carried_out(cluster: ClusterAccess, wanted: ReplayPlan) -> Replayed:
-    written = DoneCount()
-    with progress_line("replayed", lambda: written.value, wanted.counts.total()):
+    written = Replayed()
+    with progress_line("replayed", lambda: written.records, wanted.counts.total()):
         return asyncio.run(
             carry_out_replay(
-                cluster, wanted, producing_of(cluster.channels, wanted.letters), written.add
+                cluster, wanted, producing_of(cluster.channels, wanted.letters), written
             )
         )
 
