@@ -293,25 +293,21 @@ class CheckpointRows:
         unsure = [owned for owned in wanted if owned.is_unsure]
         ours = await self.read_again_or_fence(unsure) if unsure else []
         fenced = {owned.partition for owned in unsure if owned not in ours}
-        for _ in range(ATTEMPTS):
-            pending = {
-                owned: owned.pending_write(committed)
-                for owned, committed in wanted.items()
-                if not owned.is_lost
-                and owned.tracker is trackers[owned]
-                and owned.is_due(committed)
-            }
-            refused = await self._send(pending) if pending else []
+        attempts = 0
+        while pending := _pending_writes(wanted, trackers):
+            if attempts == ATTEMPTS:
+                names = ", ".join(str(owned.partition) for owned in pending)
+                raise TransientBrokerError(f"the rows of {names} keep changing")
+            attempts += 1
+            refused = await self._send(pending)
             if not refused:
-                return fenced
+                break
             # A request that is refused for one partition may be stored for the others. So a refused
             # row is read again first. If it is not ours, it is fenced, which closes its tracker.
             ours = await self.read_again_or_fence(refused)
             fenced.update(owned.partition for owned in refused if owned not in ours)
             wanted = {owned: wanted[owned] for owned in ours}
-        raise TransientBrokerError(
-            f"the rows of {', '.join(str(owned.partition) for owned in wanted)} keep changing"
-        )
+        return fenced
 
     async def _send(self, pending: Mapping[OwnedRow, PendingWrite]) -> list[OwnedRow]:
         """Send the writes, and return the rows that were refused."""
@@ -345,6 +341,7 @@ class CheckpointRows:
 
         Settled records that are not stored count, too.
         """
+        # Only for its side effect: it notes since when each row is behind.
         self.behind_s()
         if self.away is None:
             return {}
@@ -390,6 +387,17 @@ class CheckpointRows:
             )
             reasons.append(and_more(reason, len(too_old) - 1))
         return reasons
+
+
+def _pending_writes(
+    wanted: Mapping[OwnedRow, Committed], trackers: Mapping[OwnedRow, OffsetTracker | None]
+) -> dict[OwnedRow, PendingWrite]:
+    """Return what still has to be written of the wanted positions."""
+    return {
+        owned: owned.pending_write(committed)
+        for owned, committed in wanted.items()
+        if not owned.is_lost and owned.tracker is trackers[owned] and owned.is_due(committed)
+    }
 
 
 def _is_read(owned: OwnedRow) -> bool:

@@ -1,0 +1,79 @@
+"""The rows of a channel, in a store where requests of earlier writes keep arriving late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka import Committed, IncomingSettings, TopicPartition
+from reactive_kafka.checkpoint.channel_rows import ATTEMPTS, CheckpointRows
+from reactive_kafka.checkpoint.owned_row import ClientPartition, OwnedRow
+from reactive_kafka.checkpoint.store import Checkpoint, Write
+from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
+from reactive_kafka.clock import SYSTEM_CLOCK
+from reactive_kafka.errors import CheckpointRefusedError, TransientBrokerError
+from tests.app.helpers import Recorder, run_in_virtual_time
+
+PARTITION = TopicPartition("orders", 0)
+WANTED = Committed(100)
+ARRIVAL = st.sampled_from(["ours", "wanted", "another owner's"])
+
+
+class LateArrivals(MemoryStore):
+    """A store that lets something else happen to the row before each of our writes."""
+
+    def __init__(self, arrivals: list[str]) -> None:
+        super().__init__(Rows())
+        self._arrivals = arrivals
+
+    async def write(
+        self, group: str, writes: Mapping[TopicPartition, Write]
+    ) -> frozenset[TopicPartition]:
+        row = self.rows.row(group, PARTITION)
+        assert row is not None
+        arrival = self._arrivals.pop(0) if self._arrivals else None
+        if arrival == "ours":
+            row = row._replace(position=(row.position or 0) + 1)
+        elif arrival == "wanted":
+            row = row._replace(position=WANTED.offset)
+        elif arrival == "another owner's":
+            row = row._replace(token=row.token + 1)
+        self.rows.put(group, PARTITION, row)
+        return await super().write(group, writes)
+
+
+def claimed_row(store: MemoryStore) -> tuple[CheckpointRows, OwnedRow]:
+    settings = IncomingSettings(name="orders", topics=("orders",), group_id="billing")
+    rows = CheckpointRows(settings, store, lambda: (), SYSTEM_CLOCK, Recorder())
+    row = Checkpoint(3, 0, None)
+    store.rows.put("billing", PARTITION, row)
+    owner = ClientPartition("orders")
+    rows.claimed(PARTITION, owner, row)
+    assert owner.row is not None
+    return rows, owner.row
+
+
+def row_after_write(arrivals: list[str]) -> Checkpoint | None:
+    """Write the position, while these arrive."""
+    store = LateArrivals(arrivals)
+    rows, owned = claimed_row(store)
+    run_in_virtual_time(lambda clock: rows.write({owned: WANTED}))
+    return store.rows.row("billing", PARTITION)
+
+
+@given(late=st.integers(0, ATTEMPTS - 1), last=ARRIVAL)
+def test_whose_a_row_is_counts_after_the_last_attempt_too(late: int, last: str) -> None:
+    arrivals = ["ours"] * late + [last]
+    if last == "another owner's":
+        with pytest.raises(CheckpointRefusedError, match="another owner has orders-0"):
+            row_after_write(arrivals)
+    elif last == "ours" and late == ATTEMPTS - 1:
+        with pytest.raises(TransientBrokerError, match="the rows of orders-0 keep changing"):
+            row_after_write(arrivals)
+    else:
+        row = row_after_write(arrivals)
+        assert row is not None
+        assert row[:2] == (3, WANTED.offset)
