@@ -114,9 +114,11 @@ class StoreTransactions:
                 self._check_open(parts)
                 await self._carry_out_nacks(parts)
             except BaseException as error:
-                await transaction.__aexit__(type(error), error, error.__traceback__)
-                # Nacks count, whatever becomes of the other records.
-                _begin_nacks(parts)
+                try:
+                    await transaction.__aexit__(type(error), error, error.__traceback__)
+                finally:
+                    # Nacks count, whatever becomes of the other records, and of the rollback.
+                    _begin_nacks(parts)
                 raise
             with self._waiting(parts):
                 await self._end(transaction, parts, writes)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from reactive_kafka import Batch
+from reactive_kafka import Batch, TopicPartition
 from reactive_kafka.errors import CheckpointError, TransientBrokerError
-from tests.app.checkpoints import Rows, app_on, row
+from tests.app.checkpoints import MemoryStore, Rows, Write, app_on, row
 from tests.app.helpers import Recorder, facts, in_virtual_time, make_broker, running, tp, until
 
 LETTERS = "dead-letter-topic-orders"
@@ -103,10 +105,29 @@ async def test_with_fail_nothing_is_stored_and_the_channel_stops() -> None:
     await broker.close()
 
 
+class WithoutRollback(MemoryStore):
+    """A store whose connection is gone when a transaction is rolled back."""
+
+    @asynccontextmanager
+    async def transaction(
+        self, group: str, writes: Mapping[TopicPartition, Write]
+    ) -> AsyncIterator[dict[Any, Any]]:
+        async with super().transaction(group, writes) as data:
+            try:
+                yield data
+            except LookupError as error:
+                raise ConnectionError("cannot roll back") from error
+
+
+@pytest.mark.parametrize("kind", [MemoryStore, WithoutRollback])
 @in_virtual_time
-async def test_a_block_that_raises_stores_nothing_and_the_nack_stands() -> None:
+async def test_a_block_that_raises_stores_nothing_and_the_nack_stands(
+    kind: type[MemoryStore],
+) -> None:
     rows, recorder, calls = Rows(), Recorder(), list[list[int]]()
     app = app_on(rows, recorder, batch_max_wait="100ms", failure_strategy="dead-letter-queue")
+    store_of_rows = kind(rows)
+    app._stores = lambda _: store_of_rows
     broker = make_broker(1)
 
     @app.incoming("orders", retry=3)
