@@ -12,7 +12,10 @@ from contextlib import suppress
 from typing import TextIO
 
 MOST_HELD = 1 << 20
-"""Bytes of lines that wait for the reader. Lines beyond that are dropped and counted."""
+"""Bytes of lines that wait for the reader. Lines beyond that are dropped and counted.
+
+A longer line is held if no other one is.
+"""
 WRITE_SIZE = getattr(select, "PIPE_BUF", 512)
 """Bytes that a pipe takes without blocking if poll() reports it as writable."""
 POLL_INTERVAL_S = 0.1
@@ -78,7 +81,7 @@ class Sink(logging.StreamHandler[TextIO]):
 
     def _hold(self, record: logging.LogRecord) -> None:
         line = self._encoded(record)
-        if len(self._held) + len(line) > MOST_HELD:
+        if self._held and len(self._held) + len(line) > MOST_HELD:
             self._dropped += 1
             return
         self._hold_report_of_dropped()

@@ -127,6 +127,21 @@ def test_so_many_are_held_and_no_more_and_the_end_does_not_wait_for_ever(
     assert time.monotonic() - began < 5
 
 
+def test_a_line_longer_than_all_that_is_held_arrives_whole_and_others_behind_it_are_counted(
+    pipe: tuple[int, TextIO],
+) -> None:
+    reads, stream = pipe
+    logger = logger_to(Sink(stream))
+    long = "x" * (MOST_HELD + 1000)
+    logger.warning(long)
+    logger.warning("y" * (MOST_HELD // 2))
+    taken = b""
+    while taken.count(b"\n") < 2:
+        assert select.select([reads], [], [], 10)[0], "the reader waits for ever"
+        taken += os.read(reads, 65536)
+    assert taken.decode().splitlines() == [long, "1 log lines were dropped: they were not read"]
+
+
 def test_lines_that_can_be_written_to_nobody_any_more_are_given_up() -> None:
     reads, writes = os.pipe()
     with os.fdopen(writes, "w") as stream:
