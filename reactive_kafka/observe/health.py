@@ -294,12 +294,13 @@ def _reasons(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> Iterator[str
         return
     if channel.reason is not None:
         yield channel.reason
-    # The reason of a failed channel names the poison already.
+    # A failed channel handles no record at all, and its reason says why. If that is poison, the
+    # reason names the record.
     if channel.state != "failed":
         for poison in channel.poison[:POISON_NAMED]:
             yield _poison_reason(poison, channel.poison_limit_s)
-    if len(channel.poison) > POISON_NAMED:
-        yield f"poison: {len(channel.poison) - POISON_NAMED} more"
+        if len(channel.poison) > POISON_NAMED:
+            yield f"poison: {len(channel.poison) - POISON_NAMED} more"
     if channel.broker_error is not None:
         yield f"broker: {channel.broker_error}"
     yield from channel.not_ready

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -119,6 +120,24 @@ def test_many_poison_records_are_named_up_to_a_point_and_all_are_in_the_data() -
         "offset 2 unsettled for 61.2 s (limit 60 s), 42 waiting behind it; poison: 6 more"
     )
     assert len(data["poison"]) == 9
+
+
+@given(st.sampled_from(get_args(ChannelState)), st.integers(0, 9))
+def test_poison_is_named_and_counted_unless_the_channel_has_failed(
+    state: ChannelState, number: int
+) -> None:
+    records = tuple(poison(offset=offset) for offset in range(number))
+    found = health(app(channel(state=state, reason="ValueError: bad", poison=records)))
+    data = found.overall.checks[0].data
+    texts = [text for text in data["reason"].split("; ") if text.startswith("poison:")]
+    named = [text for text in texts if "unsettled for" in text]
+    more = [text for text in texts if text not in named]
+    assert len(data["poison"]) == number
+    if state == "failed":
+        assert texts == []
+    else:
+        assert len(named) == min(number, 3)
+        assert more == ([f"poison: {number - 3} more"] if number > 3 else [])
 
 
 def test_a_failed_channel_is_not_alive_and_the_others_stay_up() -> None:
