@@ -192,10 +192,12 @@ class Disturbances:
         member = self._member(fault)
         if member is None or member.is_dead:
             return
-        for _ in range(fault.times - 1):
-            self.world.bite("stopped again")
-            member.spawn(self._asked(member.stop_channel()))
-        await self._asked(member.stop_channel())
+        # The start has to come last: one that is refused is not repeated.
+        async with asyncio.TaskGroup() as stops:
+            for number in range(fault.times):
+                if number:
+                    self.world.bite("stopped again")
+                stops.create_task(self._asked(member.stop_channel()))
         self.world.bite("stopped")
         await asyncio.sleep(fault.lasts_s)
         await self._asked(member.start_channel())
