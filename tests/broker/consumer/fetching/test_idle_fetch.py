@@ -85,6 +85,9 @@ class Socket(asyncio.Transport):
     def close(self) -> None:
         """Nothing is open."""
 
+    def abort(self) -> None:
+        """Nothing is open."""
+
 
 class Connection:
     """A connection to a broker that has these versions of Fetch, and that this test plays.
