@@ -159,8 +159,8 @@ async def set_positions(cluster: ClusterAccess, view: GroupView, changes: Sequen
         ]
         if moved:
             raise CommandFailed(
-                f"nothing was changed: the group has moved meanwhile, {', '.join(moved)}; look "
-                "again"
+                "nothing was changed: positions of the group have moved in the meantime: "
+                f"{', '.join(moved)}. Look at them again"
             )
         await stores.write(wanted, {position.partition: position.row for position in now.positions})
         if now.group is not None:
@@ -177,7 +177,9 @@ async def set_positions(cluster: ClusterAccess, view: GroupView, changes: Sequen
         read_back = "nothing" if position.position is None else position.position
         wrong.append(f"{position.partition}: {read_back} instead of {change.after}")
     if wrong:
-        raise CommandFailed(f"written, and something else was read back: {'; '.join(wrong)}")
+        raise CommandFailed(
+            f"the positions were written, but others were read back: {'; '.join(wrong)}"
+        )
 
 
 def is_of(channel: IncomingSettings, group: str) -> bool:
@@ -250,7 +252,8 @@ class _Stores:
             if refused:
                 names = ", ".join(map(str, sorted(refused)))
                 raise CommandFailed(
-                    f"the store of channel {name!r} has changed meanwhile: {names}; look again"
+                    f"the store of channel {name!r} has changed in the meantime: {names}. Look at "
+                    "the positions again"
                 )
 
     def _by_channel(

@@ -176,7 +176,8 @@ class _Nodes:
         """Return how many nodes *node* means, with aliases expanded.
 
         Raises:
-            ConfigError: Too many, too deeply nested, or an alias inside of what it names.
+            ConfigError: Too many, too deeply nested, or an alias inside of the value that it stands
+                for.
         """
         return self._extent(node, depth).size
 
@@ -184,7 +185,7 @@ class _Nodes:
         key = id(node)
         known = self._extents.get(key)
         if known is None and key in self._extents:
-            raise self._problem(node, "an alias inside of what it names")
+            raise self._problem(node, "an alias inside of the value that it stands for")
         if known is not None:
             # The alias may be deeper than the value that it stands for was.
             if depth + known.height - 1 > MOST_DEPTH:
@@ -276,7 +277,7 @@ def _kind(node: Any) -> str:
 def yaml_lines(root: Any) -> Lines:
     """Return the lines of the keys in a node tree of PyYAML.
 
-    No alias may be inside of what it names: this walks without an end then.
+    No alias may be inside of the value that it stands for: this walks without an end then.
     """
     lines: Lines = {}
 

@@ -101,7 +101,7 @@ def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
     """Return the record that became a dead letter, or why the headers do not say it."""
     kind = kind_of(headers)
     if kind is None:
-        return "it is no dead letter: it has none of the headers of one"
+        return "it is not a dead letter: it has none of the headers of one"
     first = _newest(headers)
     texts = {name: first.get(f"{kind.prefix}{name}") for name in ("topic", "partition", "offset")}
     missing = [f"{kind.prefix}{name}" for name, value in texts.items() if value is None]
@@ -154,11 +154,9 @@ def target_of(
     if topic == letters:
         return "it comes from this very topic"
     if topic.startswith("__"):
-        return f"it comes from {topic}, a topic of the broker's own"
+        return f"it comes from {topic}, an internal topic of the broker"
     if not is_named(topic):
-        return (
-            f"it comes from topic {topic}, and no incoming channel of the configuration reads that"
-        )
+        return f"it comes from topic {topic}, which no incoming channel of the configuration reads"
     if topic not in sizes:
         return f"it comes from topic {topic}, which does not exist"
     return ReplayTarget(topic, partition if partition < sizes[topic] else None)

@@ -123,8 +123,8 @@ class LetterTopics:
             if all(topic.is_there for topic in self._topics.values()):
                 rests_since = asyncio.get_running_loop().time()
                 await self._look_is_wanted.wait()
-                # Finding the topics is no progress while writes to them keep failing, for each
-                # failed write asks for a look. A long rest is progress.
+                # Finding the topics is not progress while writes to them keep failing, because
+                # each failed write asks for another look. A long rest is progress.
                 if asyncio.get_running_loop().time() - rests_since >= BACKOFF.last_s:
                     waits.progressed()
             with suppress(TimeoutError):

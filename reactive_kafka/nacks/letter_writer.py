@@ -229,7 +229,7 @@ class LetterWriter:
                 f"a record is refused by {topic!r} for {now - oldest.since:.0f} s: {oldest.reason}"
             )
             lines.append(and_more(line, len(problems) - 1))
-        # The client tries for long before it says why. Until then only the time is known.
+        # The client tries for a long time before it says why. Until then only the time is known.
         for problem in self._writing:
             if problem.topic not in named and now - problem.since >= LATE_S:
                 named.add(problem.topic)

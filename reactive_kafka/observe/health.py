@@ -288,7 +288,10 @@ def _check_spark(sessions: Sequence[SparkFacts]) -> _CheckResult:
 
 
 def _reasons(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> Iterator[str]:
-    """Return why an incoming channel is not ready, and which of its limits records wait for."""
+    """Yield why an incoming channel is not ready.
+
+    If its records wait for one of its limits, that is named, too.
+    """
     if channel.stopped_by is not None:
         yield channel.stopped_by
         return

@@ -73,5 +73,5 @@ class EndOfRun:
     def why_not(self) -> str | None:
         """Return why not everything was handled; None: it was. Called when the run is over."""
         if self._failure is None and not self._is_reached:
-            return "it was stopped before"
+            return "it was stopped before every channel had come to its end"
         return self._failure

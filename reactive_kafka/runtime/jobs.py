@@ -128,7 +128,8 @@ class _RunningJob:
         """Begin no more calls, and wait for the call that runs.
 
         Args:
-            within_s: When the call is cancelled. None: it is waited for without a bound.
+            within_s: After how many seconds the call is cancelled. None: never, however long it
+                takes.
             for_good: The job never begins again.
 
         Cancellation:

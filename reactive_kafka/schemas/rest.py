@@ -162,7 +162,7 @@ class RestRegistry:
         try:
             return schema._replace(text=await to_thread.run_sync(compiled_text, schema))
         except FormatError as error:
-            raise Refused(f"it is no Protobuf schema that protoc takes: {error}") from None
+            raise Refused(f"protoc does not accept it as a Protobuf schema: {error}") from None
 
     async def check_access(self) -> None:
         """Ask for a schema that may exist or not, to learn whether the registry answers.

@@ -45,8 +45,8 @@ GIVEN_UP_S = 10.0
 A send is given up at its timeout, and its handler is called again after a pause of at most 5 s. The
 registry is away during that pause, too.
 """
-CERTAIN = 3
-"""How often the registry has to say that it has no such schema. A follower may not know a new one
+NOT_FOUND_CERTAIN_AFTER = 3
+"""After so many answers "not found" the schema counts as missing. A follower may not know a new one
 yet.
 """
 REFUSED_S = 60.0
@@ -186,7 +186,7 @@ class Registry:
         try:
             answer, is_refusal = await self._ask(ask, question)
         except BaseException:
-            # The application stops.
+            # The application stops, or nobody waits for the answer any more.
             self._end(ask, question, False)
             raise
         # The registry is there, so questions that were given up are no sign of an outage.
@@ -238,7 +238,7 @@ class Registry:
                 return refusal(error)
             except NotFound as error:
                 times_not_found += 1
-                if times_not_found >= CERTAIN:
+                if times_not_found >= NOT_FOUND_CERTAIN_AFTER:
                     if isinstance(error, NoGuids) and not self._no_guids:
                         self._no_guids = str(error)
                         asyncio.get_running_loop().call_later(REFUSED_S, self._ask_for_guids_again)

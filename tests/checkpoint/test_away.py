@@ -410,7 +410,7 @@ async def test_a_command_that_fails_as_it_runs_is_told_and_undoes_nothing(
 @pytest.mark.parametrize(
     ("made", "told"),
     [
-        (("SET", "{key}", "text"), "no hash of ours"),
+        (("SET", "{key}", "text"), "not one of our hashes"),
         (("HSET", "{key}", "token", "x", "metadata", ""), "its token is 'x'"),
         (("HSET", "{key}", "token", "1", "position", "-3", "metadata", ""), "its position is '-3'"),
         (("HSET", "{key}", "token", "1"), "its metadata is NoneType"),

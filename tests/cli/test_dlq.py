@@ -109,7 +109,7 @@ def test_what_is_no_letter_stays_and_goes_where_to_says_and_is_counted(
     broker: MemoryBroker,
 ) -> None:
     broker.produce("letters", b"plain", partition=0)
-    assert "letters-0 2: it is no dead letter: it has none of the headers of one" in replay(
+    assert "letters-0 2: it is not a dead letter: it has none of the headers of one" in replay(
         broker, "--yes", code=1
     )
     assert "1  of them no dead letters: without the headers of one" in replay(
@@ -295,7 +295,7 @@ def test_headers_send_nothing_to_a_topic_that_the_configuration_does_not_name(
     write_letter(broker, 66, topic="payments")
     said = replay(broker, "--yes", code=1)
     assert (
-        "letters-0 2: it comes from topic payments, and no incoming channel of the configuration reads that"
+        "letters-0 2: it comes from topic payments, which no incoming channel of the configuration reads"
         in said
     )
     assert (values(broker), values(broker, "payments")) == (["7", "8", "9"], [])

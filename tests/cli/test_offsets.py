@@ -492,7 +492,9 @@ def test_somebody_who_moves_the_group_meanwhile_is_noticed(broker: MemoryBroker)
     def move() -> None:
         broker._state.group("billing").commits[tp(0)] = Committed(7)
 
-    assert "the group has moved meanwhile, orders-0" in changed(broker, Change(tp(0), 6, 2), move)
+    assert "positions of the group have moved in the meantime: orders-0" in changed(
+        broker, Change(tp(0), 6, 2), move
+    )
     assert positions(broker, "billing") == {0: 7}
 
 
@@ -513,7 +515,9 @@ async def test_a_row_that_its_owner_writes_meanwhile_is_not_written_over(
     await held.arrived()
     rows.rows.put("billing", tp(0), Checkpoint(token=4, position=9))
     held.release()
-    assert "the store of channel 'orders' has changed meanwhile: orders-0" in str(await refusal)
+    assert "the store of channel 'orders' has changed in the meantime: orders-0" in str(
+        await refusal
+    )
     assert rows.rows.row("billing", tp(0)) == Checkpoint(token=4, position=9)
     assert positions(broker, "billing") == {0: 6}
 
@@ -537,7 +541,10 @@ def test_what_is_not_read_back_as_it_was_written_is_told(broker: MemoryBroker) -
         "--yes",
     )
     assert ended.code == 1
-    assert "something else was read back: orders-0: 7 instead of 3" in ended.err
+    assert (
+        "the positions were written, but others were read back: orders-0: 7 instead of 3"
+        in ended.err
+    )
 
 
 def test_an_application_says_what_no_file_says(

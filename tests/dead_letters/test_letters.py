@@ -137,8 +137,8 @@ def test_a_letter_of_a_partition_that_is_gone_goes_by_its_key() -> None:
 @pytest.mark.parametrize(
     ("forged", "why"),
     [
-        ((), "it is no dead letter: it has none of the headers of one"),
-        ((("trace", b"1"),), "it is no dead letter: it has none of the headers of one"),
+        ((), "it is not a dead letter: it has none of the headers of one"),
+        ((("trace", b"1"),), "it is not a dead letter: it has none of the headers of one"),
         (
             (("dead-letter-reason", b"no"),),
             "it has no header dead-letter-topic, dead-letter-partition, dead-letter-offset",
@@ -166,12 +166,12 @@ def test_a_letter_of_a_partition_that_is_gone_goes_by_its_key() -> None:
         ),
         (
             headers(topic=b"payments"),
-            "it comes from topic payments, and no incoming channel of the configuration reads that",
+            "it comes from topic payments, which no incoming channel of the configuration reads",
         ),
         (headers(topic=b"letters"), "it comes from this very topic"),
         (
             headers(topic=b"__consumer_offsets"),
-            "it comes from __consumer_offsets, a topic of the broker's own",
+            "it comes from __consumer_offsets, an internal topic of the broker",
         ),
     ],
 )

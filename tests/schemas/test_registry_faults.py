@@ -185,7 +185,7 @@ async def test_a_schema_that_the_registry_does_not_have_is_the_records_fault_onc
     assert b"schema 9: 404: Schema not found" in (
         dict(letters[0].headers)["dead-letter-reason"] or b""
     )
-    assert registry.requests.count("GET /schemas/ids/9") == asking.CERTAIN
+    assert registry.requests.count("GET /schemas/ids/9") == asking.NOT_FOUND_CERTAIN_AFTER
 
 
 GUID = UUID(int=77)
@@ -226,7 +226,7 @@ async def test_bytes_that_look_like_a_guid_do_not_block_their_partition(
     assert [
         reason in (dict(letter.headers)["dead-letter-reason"] or b"").decode() for letter in letters
     ] == [True] * 3
-    assert registry.requests.count(f"GET /schemas/guids/{GUID}") == asking.CERTAIN
+    assert registry.requests.count(f"GET /schemas/guids/{GUID}") == asking.NOT_FOUND_CERTAIN_AFTER
 
 
 async def test_a_registry_without_guids_is_not_asked_for_each_record_that_looks_like_one(
@@ -243,7 +243,7 @@ async def test_a_registry_without_guids_is_not_asked_for_each_record_that_looks_
             test.broker.produce("orders", b"\1" + UUID(int=number).bytes)
         await test.settled()
         assert test.committed("orders") == {TopicPartition("orders", 0): 50}
-    assert len(registry.requests) == asking.CERTAIN
+    assert len(registry.requests) == asking.NOT_FOUND_CERTAIN_AFTER
 
 
 async def test_a_registry_that_has_found_a_guid_is_away_where_a_page_says_404(
@@ -367,7 +367,9 @@ async def test_a_schema_that_comes_late_is_waited_for_and_a_no_is_not_for_ever(
 
     async with running(app, registry, **QUICK) as test:
         await test.send("orders", record(0))
-        await until(lambda: registry.requests.count("GET /schemas/ids/1") == asking.CERTAIN)
+        await until(
+            lambda: registry.requests.count("GET /schemas/ids/1") == asking.NOT_FOUND_CERTAIN_AFTER
+        )
         await test.settled()
         registry.add("orders-value", SCHEMA)
         await asyncio.sleep(0.3)

@@ -239,7 +239,7 @@ class RedisStore:
                 if "WRONGTYPE" not in str(error):
                     raise
                 raise CorruptCheckpointError(
-                    f"{self._shown}: the key {key} is no hash of ours"
+                    f"{self._shown}: the key {key} is not one of our hashes"
                 ) from error
             if row:
                 found[partition] = validated_row(

@@ -110,7 +110,7 @@ class LeadersBack(ChannelEvent):
     level="warning",
 )
 class TransactionHangs(PartitionEvent):
-    """An open transaction has kept the records behind it unread for long. Reported once."""
+    """An open transaction has kept the records behind it unread for a long time. Reported once."""
 
     stable: int
     end: int

@@ -204,7 +204,7 @@ def test_problems_name_the_line_of_the_file() -> None:
         ("mp:\n  a: [\n", "line 3: not YAML: "),
         ("mp:\n  ? [a]\n  : 1\n", "line 2: expected a name as key"),
         ("mp: 1\n---\n[a]\n", "line 3: expected tables such as mp: at the top"),
-        ("mp:\n  a: &a\n    b: *a\n", "an alias inside of what it names"),
+        ("mp:\n  a: &a\n    b: *a\n", "an alias inside of the value that it stands for"),
         ("mp: " + "{a: " * 70 + "}" * 70, "nested too deeply"),
         (
             "mp:\n  a0: &a0 1\n"
