@@ -26,6 +26,10 @@ HOOK: ContextVar[tuple[str, asyncio.Task[Any] | None] | None] = ContextVar(
 """The channel whose hook runs, and the task of the hook: what is called from there must not wait
 for the end of the rebalance."""
 
+HOOK_CLIENT: ContextVar[HookRunner | None] = ContextVar("reactive_kafka client of hook")
+"""The runner of the hook that runs: each client of a channel has one. A client may learn only late
+that it has lost a partition, when another client of its channel has it already."""
+
 
 @dataclass(frozen=True, slots=True)
 class RebalanceHooks:
@@ -88,7 +92,7 @@ class HookRunner:
         for number, call in enumerate(calls):
             slot = deadlines.hook(self._context.clock.monotonic(), len(calls) - number)
             error = await outcome_of(
-                as_hook_of(channel, call),
+                as_hook_of(channel, partial(self._call, call)),
                 f"{kind} of {channel}",
                 slot.run_s,
                 cleanup_s=slot.cleanup_s,
@@ -99,6 +103,10 @@ class HookRunner:
                 )
                 errors.append(error)
         return errors
+
+    async def _call(self, call: Callable[[], Awaitable[None]]) -> None:
+        HOOK_CLIENT.set(self)
+        await call()
 
     def exit_if_asked(self, errors: Iterable[BaseException]) -> None:
         """End the process if a hook has asked for it."""

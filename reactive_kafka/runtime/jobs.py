@@ -7,11 +7,13 @@ import inspect
 from collections.abc import Mapping, Sequence
 from contextvars import Context
 from dataclasses import replace
+from functools import partial
 from math import inf
 
 from anyio import CapacityLimiter
 
 from reactive_kafka.assignment.rebalance_hooks import (
+    HOOK_CLIENT,
     PartitionHook,
     RebalanceHooks,
     RevokedHook,
@@ -113,29 +115,41 @@ class _RunningJob:
         self._no_call_runs = asyncio.Event()
         self._no_call_runs.set()
         self._task: Handle | None = None
-        # No call begins until begin() is called again.
-        self._ends = False
+        # Set when the present run of the task begins no more calls.
+        self._ends = asyncio.Event()
+        # The clients of the channel that have the partition, as far as they know.
+        self._clients: set[object] = set()
         # No call begins ever again.
         self._is_over = False
 
-    def begin(self, fails: Fails) -> None:
-        """Call the job when it is due, from now on."""
-        if not self._is_over and (self._task is None or self._ends):
-            self._ends = False
-            self._task = self._services.tasks.start(self._run, f"job {self.name}", fails)
+    def begin(self, fails: Fails, client: object = None) -> None:
+        """Call the job when it is due, from now on, because *client* has its partition."""
+        self._clients.add(client)
+        if not self._is_over and (self._task is None or self._ends.is_set()):
+            self._ends = asyncio.Event()
+            run = partial(self._run, self._ends)
+            self._task = self._services.tasks.start(run, f"job {self.name}", fails)
 
-    async def end(self, within_s: float | None, *, for_good: bool = False) -> None:
+    async def end(
+        self, within_s: float | None, client: object = None, *, for_good: bool = False
+    ) -> None:
         """Begin no more calls, and wait for the call that runs.
+
+        The job continues if another client of the channel has the partition by now.
 
         Args:
             within_s: After how many seconds the call is cancelled. None: never, however long it
                 takes.
+            client: The client that has the partition no more.
             for_good: The job never begins again.
 
         Cancellation:
             The call is cancelled at once.
         """
-        self._ends = True
+        self._clients.discard(client)
+        if self._clients and not for_good:
+            return
+        self._ends.set()
         self._is_over = self._is_over or for_good
         task = self._task
         has_ended = False
@@ -155,19 +169,21 @@ class _RunningJob:
             if self._task is task:
                 self._task = None
 
-    async def _run(self) -> None:
-        """Call the job when it is due, until it ends; the calls never overlap."""
+    async def _run(self, ends: asyncio.Event) -> None:
+        """Call the job when it is due, until *ends* is set; the calls never overlap."""
         clock = self._services.clock
         schedule = self._schedule
         was_late = False
         schedule.begin(clock.monotonic(), clock.wall())
-        while not self._ends:
+        while not ends.is_set():
             wait_s = schedule.wait_s(clock.monotonic(), clock.wall())
             if wait_s > 0:
                 await asyncio.sleep(min(wait_s, LOOKS_S))
                 continue
             # A call of an earlier assignment may still be cleaning up.
             await self._no_call_runs.wait()
+            if ends.is_set():
+                return
             schedule.call_begins(clock.monotonic(), clock.wall())
             if self._threads:
                 # The thread of that call runs on. This time is left out, as if the call did.
@@ -216,7 +232,7 @@ def _hooks(
 
     async def assigned(partitions: frozenset[TopicPartition]) -> None:
         if partition in partitions:
-            job.begin(fails)
+            job.begin(fails, HOOK_CLIENT.get())
 
     async def revoked(partitions: frozenset[TopicPartition], lost: bool) -> None:
         # The next owner of the partition begins when this returns.
@@ -228,6 +244,6 @@ def _hooks(
         elif job.is_blocking:
             # Nothing ends a thread, so it is waited for as long as the rebalance lasts.
             within_s = None
-        await job.end(within_s)
+        await job.end(within_s, HOOK_CLIENT.get())
 
     return assigned, revoked

@@ -292,6 +292,50 @@ async def test_a_revocation_waits_for_a_call_within_its_grace_and_cancels_it_the
     assert len(spans) == 2
 
 
+def owner_of(test: TestApp) -> str:
+    """The member that has the only partition."""
+    (owner,) = (member for member, owned in test.broker.members("billing").items() if owned)
+    return owner
+
+
+@in_virtual_time
+async def test_a_client_that_learns_late_that_another_one_of_its_channel_has_the_partition_ends_no_job() -> (
+    None
+):
+    app = with_orders(consumers=2, group_protocol="consumer")
+    called = ticking(app, app.every("5s", on="orders:0"))
+    async with running(app) as test:
+        await asyncio.sleep(7)
+        test.broker.expire("billing", owner_of(test), notice_after_s=8)
+        await asyncio.sleep(40)
+        assert [round(later - earlier, 3) for earlier, later in pairwise(called)] == [5] * 8
+
+
+@in_virtual_time
+async def test_a_partition_that_another_client_gets_in_the_middle_of_a_call_cuts_no_call_off() -> (
+    None
+):
+    recorder = Recorder()
+    app = with_orders(recorder, consumers=2, group_protocol="consumer")
+    spans = list[tuple[float, float]]()
+
+    @app.every("1s", on="orders:0")
+    async def job() -> None:
+        began = now()
+        try:
+            await asyncio.sleep(10)
+        finally:
+            spans.append((began, now()))
+
+    async with running(app) as test:
+        await asyncio.sleep(3)
+        test.broker.expire("billing", owner_of(test), notice_after_s=1)
+        await asyncio.sleep(60)
+        assert not recorder.of(JobLeft)
+        assert [round(ended - began, 3) for began, ended in spans] == [10] * len(spans)
+        assert len(spans) >= 5
+
+
 @in_virtual_time
 async def test_rebalances_that_come_more_often_than_its_time_do_not_starve_a_job() -> None:
     app = with_orders()
