@@ -21,11 +21,13 @@ from tests.app.helpers import (
     make_broker,
     running,
     send,
+    settle_down,
     tp,
     until,
 )
 from tests.app.spark_stage import (
     DEAD,
+    LETTERS,
     WAITS,
     Job,
     Outcome,
@@ -360,6 +362,27 @@ async def test_what_is_there_of_a_range_in_which_data_was_lost_is_retried_and_th
     assert ranges(engine.jobs) == [["orders-0 [0, 2)"], [f"{RETRIES}-0 [0, 1)"]]
     assert engine.jobs[1].values == [2]
     assert letters(broker) == [None]
+
+
+@in_virtual_time
+async def test_the_lost_end_of_a_range_makes_a_dead_letter_with_its_first_offset() -> None:
+    broker = make_broker()
+    app, engine = spark_app(broker, spark={"mode": "ranges"}, **DEAD)
+    engine.judge = lambda job: DataLossError("lost")
+
+    def elect_uncleanly(batch: SparkBatch) -> None:
+        # The client would notice at its next fetch, and begin anew.
+        app.channel("orders").pause()
+        broker.truncate(tp(), 2)
+
+    engine.inside = elect_uncleanly
+    produce(broker, 1, 2, 3, 4)
+    async with running(app, broker=broker):
+        await until(lambda: len(letters(broker)) == 3, 30)
+        await settle_down()
+    assert letters(broker) == [b"1", b"2", None]
+    headers = dict(broker.log(tp(0, LETTERS))[2].headers)
+    assert headers["dead-letter-offset"] == b"2"
 
 
 @in_virtual_time

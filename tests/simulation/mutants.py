@@ -1117,6 +1117,12 @@ MUTANTS = (
         "if rejection.partition == tracker.partition:",
         "if True:",
     ),
+    Mutant(
+        "the lost end of a range leaves no letter",
+        SPARK_VERDICTS,
+        "return first if first < run.end else None",
+        "return None",
+    ),
     # positions and states in a store
     Mutant(
         "a state is ahead by one record",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -174,12 +174,14 @@ class RunSettler:
                 await asyncio.wait({self._stop}, timeout=READ_AGAIN_S)
         if self._stop.done() or tracker.is_closed:
             return
-        if data_loss is not None and run.first in left:
-            # One dead letter reports all lost records. It has the offset of the range's first
-            # record, and no content.
-            left.discard(run.first)
-            empty = ColumnRecord(run.planned.start, None, None, None, ())
-            if not await self._carry_out(tracker, [(run.first, empty)], data_loss):
+        lost = None if data_loss is None else _first_lost(run, left)
+        if data_loss is not None and lost is not None:
+            # One dead letter reports all lost records. It has the offset of the first one, and no
+            # content.
+            left.discard(lost)
+            offset = run.planned.start if lost == run.first else tracker.offset_of(lost)
+            empty = ColumnRecord(offset, None, None, None, ())
+            if not await self._carry_out(tracker, [(lost, empty)], data_loss):
                 return
         for index in left:
             tracker.settle(index)
@@ -225,3 +227,21 @@ class RunSettler:
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task})
+
+
+def _first_lost(run: RecordRun, missing: Set[int]) -> int | None:
+    """Return the arrival number of the first lost record of a range whose data was lost.
+
+    Retention deletes the beginning of a range, an unclean leader election its end. Offsets that are
+    missing in between had no record, or were compacted away. None: only such are missing.
+
+    Args:
+        run: The range.
+        missing: The arrival numbers of the records that the log does not have.
+    """
+    if run.first in missing:
+        return run.first
+    first = run.end
+    while first - 1 in missing:
+        first -= 1
+    return first if first < run.end else None
