@@ -61,7 +61,7 @@ class PoisonGuard:
         # The kept records whose clocks are stopped.
         self._stopped_clocks: set[tuple[OffsetTracker, int]] = set()
         self.watch = PoisonWatch(settings.unprocessed_record_max_age_s)
-        # The record that the channel has failed for, as it was at that time.
+        # The records that the channel has failed for, as they were at that time.
         self.at_failure: tuple[PoisonFacts, ...] = ()
         self._has_begun = asyncio.Event()
         self.is_resting = False
@@ -159,7 +159,7 @@ class PoisonGuard:
         )
         self._parts.observer.on(event)
         if self._settings.on_poison == "fail":
-            self.at_failure = (_facts(poison, now),)
+            self.at_failure += (_facts(poison, now),)
             self._fatal.append(poison)
             self._parts.fail(PoisonError(event.text()))
 

@@ -127,6 +127,20 @@ async def test_fail_stops_the_channel_commits_what_is_before_and_names_the_recor
         assert committed(test) == 1
 
 
+@in_virtual_time
+async def test_a_channel_names_all_records_that_it_has_failed_for() -> None:
+    """Records that come to the limit together are found together."""
+    recorder, kept = Found(), list[Message[bytes]]()
+    async with running(stuck_app(recorder, kept, on_poison="fail"), partitions=2) as test:
+        for partition in (0, 1):
+            test.broker.produce("orders", b"stuck", partition=partition)
+        await until(lambda: facts(test).state == "failed", LIMIT_S + 2)
+        assert len(recorder.at) == 2
+        data = test.app.health().live.checks[0].data
+        assert [(one["partition"], one["offset"]) for one in data["poison"]] == [(0, 0), (1, 0)]
+        assert "poison: orders-0 offset 0" in data["reason"]
+
+
 @pytest.mark.parametrize("ordering", ["partition", "key"])
 @pytest.mark.parametrize(("ack", "returns"), [("manual", True), ("manual", False), ("post", False)])
 @in_virtual_time
