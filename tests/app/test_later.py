@@ -29,6 +29,7 @@ from tests.app.helpers import (
     rebalanced,
     running,
     send,
+    tp,
     until,
 )
 
@@ -288,6 +289,77 @@ async def test_a_revocation_ends_the_wait_and_the_hold(scope: Any) -> None:
         "later",
         "behind",
     ]
+
+
+@pytest.mark.parametrize("scope", ["record", "partition", "channel"])
+@in_virtual_time
+async def test_a_seek_past_the_record_ends_the_wait_and_the_hold(scope: Any) -> None:
+    asking = Asking(Later("1h", scope))
+    async with running(asking.app, partitions=2) as test:
+        await send(test, "later", "behind")
+        await until(lambda: asking.order == ["later"])
+        await test.app.channel("orders").seek(tp(0), 1)
+        await send(test, "there", partition=1)
+        await test.settled(timeout=10)
+        assert (committed(test, 0), committed(test, 1)) == (2, 1)
+        assert facts(test).postponed == ()
+    assert sorted(asking.order) == ["behind", "later", "there"]
+
+
+class AskingForBatches:
+    """A handler of batches that asks for a delay at its first calls with the record ``here``."""
+
+    def __init__(self, later: Later, times: int, **orders: Any) -> None:
+        self.calls: list[tuple[float, list[str]]] = []
+        self.go_on = asyncio.Event()
+        self.app = later_app(value_deserializer="string", batch_max_wait="1s", **orders)
+
+        @self.app.incoming("orders")
+        async def handler(batch: Batch[str]) -> None:
+            self.calls.append((now(), sorted(batch.payloads)))
+            await self.go_on.wait()
+            if "here" in batch.payloads and len(self.at_here) <= times:
+                raise later
+
+    @property
+    def at_here(self) -> list[float]:
+        return [at for at, payloads in self.calls if "here" in payloads]
+
+
+@in_virtual_time
+async def test_a_seek_in_one_partition_of_a_batch_ends_its_wait_and_the_next_one_is_kept() -> None:
+    asking = AskingForBatches(Later("60s", "partition"), times=2)
+    asking.go_on.set()
+    async with running(asking.app, partitions=2) as test:
+        await send(test, "here", partition=0)
+        await send(test, "there", partition=1)
+        await until(lambda: len(asking.calls) == 1)
+        await asyncio.sleep(20)
+        await test.app.channel("orders").seek(tp(1), 1)
+        await until(lambda: len(asking.calls) == 2)
+        await send(test, "after", partition=1)
+        await until(lambda: committed(test, 1) == 2)
+        await test.settled(timeout=100)
+        assert committed(test, 0) == 1
+    began, second, third = asking.at_here
+    assert [round(second - began), round(third - second)] == [20, 60]
+
+
+@pytest.mark.parametrize("scope", ["record", "partition", "channel"])
+@in_virtual_time
+async def test_a_batch_that_asks_after_a_seek_in_one_partition_waits_with_the_others(
+    scope: Any,
+) -> None:
+    asking = AskingForBatches(Later("60s", scope), times=1)
+    async with running(asking.app, partitions=2) as test:
+        await send(test, "here", partition=0)
+        await send(test, "there", partition=1)
+        await until(lambda: len(asking.calls) == 1)
+        await test.app.channel("orders").seek(tp(1), 1)
+        asking.go_on.set()
+        await until(lambda: committed(test, 0) == 1, 100)
+    assert [payloads for _, payloads in asking.calls] == [["here", "there"], ["here"]]
+    assert asking.at_here[1] - asking.at_here[0] == pytest.approx(60, abs=1)
 
 
 @in_virtual_time

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Message, NotOwnerError, TopicPartition, by
+from reactive_kafka import App, Batch, Message, NotOwnerError, TopicPartition, by
 from reactive_kafka.events import OffsetReset
 from reactive_kafka.testing import MemoryBroker
 from tests.app.handlers import broker_with, keep_messages, noting_app
@@ -21,6 +21,7 @@ from tests.app.helpers import (
     facts,
     in_virtual_time,
     make_app,
+    now,
     positions,
     rebalanced,
     running,
@@ -310,6 +311,42 @@ async def test_other_partitions_do_not_notice() -> None:
         await send(test, b"", partition=1)
         await test.settled()
         assert Counter(seen) == {tp(0): 4, tp(1): 3}
+
+
+@in_virtual_time
+async def test_what_remains_of_a_batch_that_fails_after_a_seek_is_retried_after_its_backoff() -> (
+    None
+):
+    go_on = asyncio.Event()
+    began: list[tuple[float, list[bytes]]] = []
+    app = make_app(
+        concurrency=1,
+        batch_max_wait="1s",
+        retry={"max_attempts": 2, "backoff": "30s", "max_backoff": "30s", "jitter": 0},
+    )
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None:
+        began.append((now(), sorted(batch.payloads)))
+        if len(began) == 1:
+            await go_on.wait()
+            raise ValueError("not yet")
+        if batch.payloads == [b"after"]:
+            # It ends when the other one has been due for a while.
+            await asyncio.sleep(60)
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"here", partition=0)
+        await send(test, b"there", partition=1)
+        await until(lambda: len(began) == 1)
+        await app.channel("orders").seek(tp(1), 1)
+        go_on.set()
+        await asyncio.sleep(10)
+        await send(test, b"after", partition=1)
+        await test.settled(timeout=100)
+    assert [payloads for _, payloads in began] == [[b"here", b"there"], [b"after"], [b"here"]]
+    # There is one place, so it waits for the end of the other call as well.
+    assert began[2][0] - began[1][0] == pytest.approx(60, abs=0.1)
 
 
 # -- rebalances

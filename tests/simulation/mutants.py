@@ -1997,6 +1997,27 @@ MUTANTS = (
         "later",
     ),
     Mutant(
+        "the rest of a batch, one of whose partitions was sought, waits for nothing any more",
+        "delivery/workers/worker.py",
+        "        kept = [lane for lane in self.lanes if not lane.is_dropped]\n",
+        "        kept = list(self.lanes)\n",
+        "later",
+    ),
+    Mutant(
+        "a seek past a record leaves what waits with it",
+        "delivery/workers/pool.py",
+        "                self._waits.dropped(worker)\n",
+        "                pass\n",
+        "later",
+    ),
+    Mutant(
+        "a worker whose partition was sought takes one more place for what remains of its batch",
+        "delivery/workers/waits.py",
+        "is_due = due.result() and not worker.has_dropped_lane",
+        "is_due = due.result()",
+        "batch",
+    ),
+    Mutant(
         "the wait for a broker counts as time of the attempt",
         ATTEMPT_TIME,
         "        self._due += max(0.0, now - self._waits_since)",

@@ -231,6 +231,11 @@ class Lane:
         return self.state in REVOKED_LANES
 
     @property
+    def is_dropped(self) -> bool:
+        """Whether its records belong to another member, or are read again."""
+        return self.state is LaneState.DROPPED
+
+    @property
     def is_paused(self) -> bool:
         """Whether the application has paused the partition or the channel."""
         return self.state in PAUSED_LANES

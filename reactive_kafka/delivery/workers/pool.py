@@ -386,11 +386,12 @@ class WorkerPool(ChannelWorkers):
         """Stop counting workers that are busy with a lane whose partition is gone for good.
 
         Their handlers are not waited for, and one that never ends must not keep its place for ever.
-        A worker whose handler does end, ends.
+        A worker whose handler does end, ends. One that waits for another attempt waits no longer.
         """
         for worker in self._busy:
             if lane in worker.lanes:
                 self._places.abandon(worker)
+                self._waits.dropped(worker)
 
     def deliveries_of(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """Return the unsettled messages of the call that has a record, or that has returned."""

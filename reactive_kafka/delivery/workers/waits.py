@@ -29,7 +29,8 @@ class WorkerWaits:
         """Wait *wait_s* seconds for the next attempt.
 
         Returns:
-            False if the channel stops or the partition goes: the records were given back.
+            False if this worker makes no attempt, because the channel stops, a partition goes, or
+            is read from elsewhere: the records were given back.
         """
         loop = asyncio.get_running_loop()
         due: Future[bool] = loop.create_future()
@@ -91,7 +92,9 @@ class WorkerWaits:
             self._waiting[worker] = due
             try:
                 await self._places.park(worker, [due])
-                is_due = due.result()
+                # A worker with a dropped lane has lost its place to another one, so that makes the
+                # attempt with what is left of the batch.
+                is_due = due.result() and not worker.has_dropped_lane
             finally:
                 del self._waiting[worker]
                 due.cancel()
@@ -115,6 +118,10 @@ class WorkerWaits:
         for worker, due in list(self._paused.items()):
             if not _is_paused(worker):
                 answer(due, True)
+
+    def dropped(self, worker: Worker) -> None:
+        """End the wait of a worker, one of whose lanes was dropped."""
+        answer(self._waiting.get(worker), False)
 
     def suspended(self) -> None:
         """End the waits in lanes that are suspended."""

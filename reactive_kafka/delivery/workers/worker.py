@@ -125,8 +125,19 @@ class Worker:
 
     @property
     def is_revoked(self) -> bool:
-        """Whether a partition of the lanes it holds is suspended or gone."""
-        return any(lane.revoked for lane in self.lanes)
+        """Whether a partition of its records is being revoked, or all of its records are gone.
+
+        If some of a batch's partitions are read from elsewhere, the records of the others remain.
+        """
+        kept = [lane for lane in self.lanes if not lane.is_dropped]
+        if not kept:
+            return bool(self.lanes)
+        return any(lane.revoked for lane in kept)
+
+    @property
+    def has_dropped_lane(self) -> bool:
+        """Whether a partition of its records is gone or read from elsewhere."""
+        return any(lane.is_dropped for lane in self.lanes)
 
     def cut_lanes(self) -> None:
         """Have it look at its lanes again after its record."""
