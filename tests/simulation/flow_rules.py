@@ -325,6 +325,40 @@ def _ends_of(history: History) -> dict[tuple[str, Partition, int], list[int]]:
     return ends
 
 
+@dataclass(frozen=True)
+class _Postponed:
+    """A record whose handler has asked for another call.
+
+    Attributes:
+        since: When it asked.
+        until: When it is to be called again.
+        call: The call that has asked; a batch is one.
+        client: The client that has fetched the record.
+    """
+
+    since: float
+    until: float
+    place: Place
+    scope: str
+    call: int
+    client: int
+
+    @classmethod
+    def of(cls, end: Event) -> _Postponed:
+        """As the end of the call says."""
+        scope, _, delay = end.text.partition(" ")
+        until = end.at + float(delay)
+        return cls(end.at, until, (end.tp, end.offset), scope, end.call, end.client)
+
+    def holds(self, begin: Event) -> bool:
+        """Whether what begins is to wait with it."""
+        if self.scope == "channel":
+            return True
+        if begin.tp != self.place[0]:
+            return False
+        return self.scope == "partition" or begin.offset == self.place[1]
+
+
 def _postponed(history: History) -> Iterator[Violation]:
     """I27: what a handler has put off begins no sooner than it asked, and what is to wait with it
     does not begin before that; unless its partition is to go, or is read from elsewhere. A batch
@@ -333,45 +367,46 @@ def _postponed(history: History) -> Iterator[Violation]:
     An attempt that had waited for the end of another delay may be on its way to the handler when
     the next one is asked for. So may a record that a worker has taken, where calls have tasks of
     their own. Where the records are broadcast, the first handler may have had a record before, and
-    the second one gets it.
+    the second one gets it. While one of an application's clients has not heard that another one has
+    its partition, each calls the handler with records of its own: what waits with one of them alone
+    does not hold the same record of the other.
     """
     had_it_s = ASIDE_S if history.promise.broadcast else -1.0
-    # Application -> what waits there: (since, until, record, what it asked for, in which call).
-    waiting: dict[str, list[tuple[float, float, Place, str, int]]] = defaultdict(list)
+    twice = unaware(history)
+    # Application -> what waits there.
+    waiting: dict[str, list[_Postponed]] = defaultdict(list)
     for index, event in history.of(
         "begin", "end", "assigned", "revoking", "left", "reset", "failed", "restarted", "claim"
     ):
         if event.kind == "end":
             if event.note == "later":
-                scope, _, delay = event.text.partition(" ")
-                until = event.at + float(delay)
-                place = event.tp, event.offset
-                waiting[event.who].append((event.at, until, place, scope, event.call))
+                waiting[event.who].append(_Postponed.of(event))
         elif event.kind == "begin":
-            for since, until, place, scope, _ in waiting[event.who]:
-                if event.at == since and (event.attempt > 1 or history.promise.in_tasks):
+            is_by_two = (event.who, event.tp) in twice.get(index, ())
+            for one in waiting[event.who]:
+                if event.at == one.since and (event.attempt > 1 or history.promise.in_tasks):
                     continue
-                if event.at <= since + had_it_s:
+                if event.at <= one.since + had_it_s:
                     continue
-                is_held = scope == "channel" or (
-                    event.tp == place[0] and (scope == "partition" or event.offset == place[1])
-                )
-                if is_held and event.at < until - 0.001:
-                    name = f"{_name(place[0])} {place[1]} waits until {until:.3f} ({scope})"
+                if is_by_two and one.scope == "record" and one.client != event.client:
+                    continue
+                if one.holds(event) and event.at < one.until - 0.001:
+                    name = f"{_name(one.place[0])} {one.place[1]}"
+                    text = f"{name} waits until {one.until:.3f} ({one.scope})"
                     yield Violation(
                         "I27",
-                        f"{event.who} began {_name(event.tp)} {event.offset}, and {name}",
+                        f"{event.who} began {_name(event.tp)} {event.offset}, and {text}",
                         index,
                     )
         elif event.kind in ("failed", "restarted", "left"):
             waiting[event.who].clear()
         elif event.kind == "claim":
             for waits in waiting.values():
-                waits[:] = [one for one in waits if one[2][0] != event.tp]
+                waits[:] = [one for one in waits if one.place[0] != event.tp]
         else:
             waits = waiting[event.who]
-            over = {one[4] for one in waits if one[2][0] == event.tp}
-            waits[:] = [one for one in waits if one[4] not in over]
+            over = {one.call for one in waits if one.place[0] == event.tp}
+            waits[:] = [one for one in waits if one.call not in over]
 
 
 def _contexts(history: History) -> Iterator[Violation]:

@@ -116,7 +116,8 @@ class Event(NamedTuple):
         at: Virtual time, in seconds.
         who: The application, numbered anew with each of its starts; "" for the broker and the
             scenario.
-        client: Which of the application's clients; of what passes between them.
+        client: Which of the application's clients; of what passes between them, and of a call for
+            a record that it has fetched.
         until: Where a range ends.
         ids: Of ranges.
         token: Of the owner of a row in a store.

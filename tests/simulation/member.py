@@ -19,7 +19,7 @@ from tests.simulation.fake_store import StoreClient
 from tests.simulation.odd_work import CONTEXT, OddWork, is_own, own
 from tests.simulation.offsets_work import OffsetsWork
 from tests.simulation.scenario import TOPIC, Load, member_kind
-from tests.simulation.seam import Seam
+from tests.simulation.seam import Seam, client_of
 from tests.simulation.several_work import SeveralWork
 from tests.simulation.spark_work import SparkWork
 
@@ -418,9 +418,15 @@ class Member:
         attempt: int,
         text: str = "",
     ) -> None:
-        tp = (message.topic, message.partition)
         self.note(
-            kind, tp=tp, offset=message.offset, note=note, call=call, attempt=attempt, text=text
+            kind,
+            tp=(message.topic, message.partition),
+            offset=message.offset,
+            note=note,
+            call=call,
+            attempt=attempt,
+            client=client_of(message.record.headers),
+            text=text,
         )
 
 

@@ -128,21 +128,30 @@ def place_of(headers: HeaderPairs) -> Place | None:
     """
     for name, value in headers:
         if name == PLACE and value is not None:
-            topic, partition, offset = value.decode().rsplit(" ", 2)
+            topic, partition, offset, _ = value.decode().rsplit(" ", 3)
             return (topic, int(partition)), int(offset)
     return None
 
 
-def _with_places(polled: Poll) -> Poll:
+def client_of(headers: HeaderPairs) -> int:
+    """Which of the application's clients has fetched a record; 0: none of the group's."""
+    for name, value in headers:
+        if name == PLACE and value is not None:
+            return int(value.rpartition(b" ")[2])
+    return 0
+
+
+def _with_places(polled: Poll, client: int = 0) -> Poll:
     polled.chunks[:] = [
-        chunk._replace(records=[_placed(one, chunk) for one in chunk.records])
+        chunk._replace(records=[_placed(one, chunk, client) for one in chunk.records])
         for chunk in polled.chunks
     ]
     return polled
 
 
-def _placed(record: Any, chunk: Chunk) -> Any:
-    place = PLACE, f"{chunk.partition.topic} {chunk.partition.partition} {record.offset}".encode()
+def _placed(record: Any, chunk: Chunk, client: int) -> Any:
+    topic, partition = chunk.partition
+    place = PLACE, f"{topic} {partition} {record.offset} {client}".encode()
     return replace(record, headers=(*without_place(record.headers), place))
 
 
@@ -210,7 +219,7 @@ class SeamConsumer(_Counted):
             self._seam.note(
                 "fetched", self._seam.who, tp=chunk.partition, client=self.number, **brought
             )
-        return _with_places(polled)
+        return _with_places(polled, self.number)
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         self._seam.check()

@@ -41,6 +41,10 @@ def at(time: float, *events: Event) -> list[Event]:
     return [event._replace(at=time) for event in events]
 
 
+def of_client(number: int, *events: Event) -> list[Event]:
+    return [event._replace(client=number) for event in events]
+
+
 def fetched(first: int, until: int, client: int = 0) -> Event:
     return Event(0.0, "fetched", "A1", TP, first, client=client, until=until, count=until - first)
 
@@ -333,6 +337,15 @@ GOOD: dict[str, Case] = {
         *at(21.0, *commit(3)),
         promise=Promise(ordering="unordered", broadcast=True),
     ),
+    "a client that has not heard that it is out calls again when its own delay is over": case(
+        *of_client(1, assigned()),
+        *of_client(1, begin(0), later(0, "record")),
+        *at(5.0, NEXT, *of_client(2, begin(0, call=9), later(0, "record", call=9))),
+        *at(10.0, *of_client(1, begin(0, call=10), end(0, call=10))),
+        *at(10.0, *of_client(1, OUT)),
+        *at(15.0, *of_client(2, begin(0, call=11), end(0, call=11), *handled(1, 2))),
+        *at(16.0, *commit(3)),
+    ),
     "a call in a task of its own is on its way as another one asks for a delay": case(
         assigned(),
         *at(5.0, begin(0), later(0, "partition"), *handled(1)),
@@ -579,6 +592,37 @@ BAD: dict[str, tuple[str, Case]] = {
             *at(9.0, *handled(1, 2)),
             commit(0),
             promise=Promise(ordering="unordered", in_tasks=True),
+        ),
+    ),
+    "a client calls again too soon while another one has not heard that it is out": (
+        "I27",
+        case(
+            *of_client(1, assigned()),
+            *of_client(1, begin(0), later(0, "record")),
+            *at(5.0, NEXT, *of_client(2, begin(0, call=9), later(0, "record", call=9))),
+            *at(10.0, *of_client(2, begin(0, call=10), end(0, call=10))),
+            commit(0),
+        ),
+    ),
+    "a client that has not heard that it is out begins in a partition that another one holds": (
+        "I27",
+        case(
+            *of_client(1, assigned()),
+            *of_client(1, begin(0), later(0, "record")),
+            *at(5.0, NEXT, *of_client(2, begin(0, call=9), later(0, "partition", call=9))),
+            *at(10.0, *of_client(1, begin(0, call=10), end(0, call=10))),
+            commit(0),
+        ),
+    ),
+    "another client calls again too soon after the first one has let go": (
+        "I27",
+        case(
+            *of_client(1, assigned()),
+            *of_client(1, OUT),
+            NEXT,
+            *at(5.0, *of_client(2, begin(0), later(0, "record"))),
+            *at(10.0, *of_client(1, begin(0, call=10), end(0, call=10))),
+            commit(0),
         ),
     ),
     "one of a channel that was put off begins too soon": (
