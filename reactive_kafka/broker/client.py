@@ -27,6 +27,7 @@ A *cooperative* client (KIP-429) promises:
 
 from __future__ import annotations
 
+import sys
 from asyncio import Event, Future
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -109,6 +110,10 @@ class ByteRoom:
     def __init__(self, own: Mapping[TopicPartition, int], shared: int) -> None:
         self._own = dict(own)
         self._shared = shared
+
+    def lift(self, partition: TopicPartition) -> None:
+        """Let a partition bring records of any size."""
+        self._own[partition] = sys.maxsize
 
     def left(self, partition: TopicPartition) -> int:
         """Return how many bytes a partition may bring at the moment."""

@@ -336,8 +336,9 @@ class IncomingSettings:
         SIZE,
         None,
         "The most bytes of keys, values and headers in flight. At that number fetching pauses. "
-        "Each partition may have one record in any case. What is fetched and not yet received "
-        "comes on top: `fetch.max.bytes` and `max.partition.fetch.bytes` bound that.",
+        "Each partition may have one record in any case, and a planned range of a Spark channel "
+        "comes whole. What is fetched and not yet received comes on top: `fetch.max.bytes` and "
+        "`max.partition.fetch.bytes` bound that.",
     )
     max_uncommitted: int | None = setting(
         COUNT,

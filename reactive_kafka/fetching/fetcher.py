@@ -13,7 +13,7 @@ from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.fetching import budget
 from reactive_kafka.fetching.budget import EMPTY_POLL, Pace, PollRequest, Room, Shares, Turn
-from reactive_kafka.fetching.byte_budget import byte_room
+from reactive_kafka.fetching.byte_budget import byte_room, rest_of_plan
 from reactive_kafka.fetching.delayed_records import awaits_plans
 from reactive_kafka.fetching.fetch_pauses import FetchPauses
 from reactive_kafka.fetching.intake import RecordIntake
@@ -124,16 +124,26 @@ class Fetcher:
         return self._in_turns(room, partitions, stopped, now, batch // partitions)
 
     def _within_bytes(self, request: PollRequest, most: int) -> PollRequest:
-        """Leave out the partitions that have no room for more bytes."""
+        """Leave out the partitions that have no room for more bytes, but for planned ranges."""
         held = {
             tracker.partition: tracker.unsettled_bytes() for tracker in self._table.all_trackers()
         }
         room = byte_room(held, most)
-        full = [name for name in request.budgets if room.left(name) <= 0]
-        budgets = {
-            name: records for name, records in request.budgets.items() if room.left(name) > 0
-        }
-        left_out = [*request.left_out, *full]
+        budgets: dict[TopicPartition, int] = {}
+        left_out = list(request.left_out)
+        for name, records in request.budgets.items():
+            if room.left(name) > 0:
+                budgets[name] = records
+                continue
+            partition = self._read(name)
+            rest = 0
+            if partition is not None and partition.lane is not None:
+                rest = rest_of_plan(partition.lane)
+            if rest:
+                budgets[name] = min(records, rest)
+                room.lift(name)
+            else:
+                left_out.append(name)
         return request._replace(budgets=budgets, left_out=left_out, byte_room=room)
 
     def _wake_when_there_is_room(

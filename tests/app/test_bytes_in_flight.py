@@ -14,10 +14,13 @@ from tests.app.helpers import (
     facts,
     in_virtual_time,
     make_app,
+    make_broker,
     now,
     running,
+    tp,
     until,
 )
+from tests.app.spark_stage import WAITS, ranges, spark_app, stored
 
 
 def produce(test: TestApp, size: int, partition: int = 0, **more: Any) -> None:
@@ -241,6 +244,61 @@ async def test_delayed_retries_that_are_not_due_do_not_stop_the_channel() -> Non
         await until(lambda: attempts.count("orders") == 20, 5)
         await until(lambda: attempts.count("orders_retry_10000") == 20, 60)
         await test.settled(timeout=60)
+
+
+# -- planned ranges of a Spark channel
+
+
+@pytest.mark.parametrize("spark", [{}, {"on_failure": "bisect", "max_concurrent_jobs": 3}])
+@pytest.mark.parametrize("most_bytes", [1, 100, 450])
+@in_virtual_time
+async def test_a_planned_range_comes_whole_although_the_bound_is_smaller_now(
+    most_bytes: int, spark: dict[str, Any]
+) -> None:
+    broker = make_broker(2)
+    first, engine = spark_app(broker, spark=spark)
+    engine.judge = lambda job: WAITS
+    async with running(first, broker=broker, partitions=2) as test:
+        for _ in range(5):
+            produce(test, 100)
+        await until(lambda: engine.jobs)
+        await first.stop(drain=False)
+    assert stored(broker) == (0, ["[0, 5)"])
+
+    second, later = spark_app(broker, spark=spark, max_in_flight_bytes=most_bytes)
+    async with running(second, broker=broker, partitions=2) as test:
+        for number in range(10):
+            produce(test, 100, number % 2)
+        await until(lambda: test.committed("orders") == {tp(0): 10, tp(1): 5}, 60)
+    assert ranges(later.jobs)[0][0] == ranges(engine.jobs)[0][0]
+    # A record for each partition is allowed in any case.
+    sizes = [len(job.rows) for job in later.jobs if job.offsets[0] != (0, 0)]
+    assert max(sizes) <= most_bytes // 100 + 2
+
+
+@in_virtual_time
+async def test_only_the_planned_range_that_has_begun_to_come_passes_the_bound() -> None:
+    broker = make_broker()
+    spark = {"batch_max_records": 2, "max_concurrent_jobs": 3}
+    first, engine = spark_app(broker, ordering="unordered", spark=spark)
+    engine.judge = lambda job: WAITS
+    async with running(first, broker=broker) as test:
+        for _ in range(6):
+            produce(test, 100)
+        await until(lambda: len(engine.jobs) == 3)
+        await first.stop(drain=False)
+    assert stored(broker) == (0, ["[0, 2)", "[2, 4)", "[4, 6)"])
+
+    second, later = spark_app(broker, ordering="unordered", spark=spark, max_in_flight_bytes=100)
+    later.judge = lambda job: WAITS
+    async with running(second, broker=broker) as test:
+        for number in range(3):
+            await until(lambda: bool(later.running))
+            await asyncio.sleep(5)
+            assert facts(test).partitions[0].position == 2 * (number + 1)
+            later.running[0].end()
+        await until(lambda: test.committed("orders").get(tp()) == 6)
+    assert ranges(later.jobs) == ranges(engine.jobs)
 
 
 # -- batches

@@ -8,8 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.fetching.byte_budget import byte_room
+from reactive_kafka.fetching.byte_budget import byte_room, rest_of_plan
 from reactive_kafka.records import HeaderPairs, TopicPartition
+from reactive_kafka.testing import record
+from tests.delivery.values import lane_with
+from tests.tracking.values import planned_range, tracker_of
 
 
 @dataclass
@@ -65,3 +68,52 @@ def test_half_is_divided_and_the_other_half_goes_to_who_comes_first() -> None:
     assert [room.left(one) for one in (first, second, third)] == [50, 150, 50]
     room.take(second, [OfSize(bytes(1000))])
     assert [room.left(one) for one in (first, second, third)] == [0, 0, 0]
+
+
+def test_a_partition_without_a_bound_brings_all_and_takes_no_room_from_others() -> None:
+    room, (first, second) = room_of([0, 0], 100)
+    room.lift(first)
+    records = [OfSize(bytes(1000))] * 20
+    assert room.fitting(first, records) == 20
+    room.take(first, records)
+    assert room.left(second) == 75
+
+
+@given(
+    plans=st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    first=st.integers(0, 3),
+    came=st.integers(1, 20),
+)
+def test_the_rest_of_a_planned_range_of_which_some_waits_has_to_come(
+    plans: list[int], first: int, came: int
+) -> None:
+    tracker = tracker_of(TopicPartition("orders", 0))
+    ends = [first]
+    for length in plans:
+        tracker.plan(planned_range(ends[-1], ends[-1] + length))
+        ends.append(ends[-1] + length)
+    tracker.deliver(range(came), came)
+    lane = lane_with(tracker, [record(offset=offset) for offset in range(came)])
+    rest = rest_of_plan(lane)
+    # It goes on to the end of a range, and to no other one.
+    if came in ends or not first < came < ends[-1]:
+        assert rest == 0
+    else:
+        assert came + rest == min(end for end in ends if end > came)
+    # What jobs have makes room when they end.
+    lane.take(came)
+    assert rest_of_plan(lane) == 0
+
+
+def test_planned_ranges_come_whole_while_delayed_records_wait_for_them() -> None:
+    tracker = tracker_of(TopicPartition("orders_retry_1000", 0))
+    tracker.plan(planned_range(5, 7))
+    tracker.plan(planned_range(7, 9))
+    lane = lane_with(tracker)
+    tracker.deliver([0, 1], 2)
+    lane.delayed.hold(record(offset=0), 0, due=1.0)
+    assert rest_of_plan(lane) == 5
+    tracker.deliver([2, 3, 4, 5, 6], 7)
+    assert rest_of_plan(lane) == 2
+    tracker.deliver([7, 8], 9)
+    assert rest_of_plan(lane) == 0

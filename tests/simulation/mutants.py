@@ -2060,6 +2060,18 @@ MUTANTS = (
         "        most_bytes = max(1, settings.max_in_flight_bytes // settings.consumers)",
         "        most_bytes = settings.max_in_flight_bytes",
     ),
+    Mutant(
+        "a planned range that has no room for bytes never comes whole",
+        "fetching/byte_budget.py",
+        "    is_begun = planned.start < position and lane.waiting > 0",
+        "    is_begun = False",
+    ),
+    Mutant(
+        "the next planned range has no bound in bytes while a job runs",
+        "fetching/byte_budget.py",
+        "    is_begun = planned.start < position and lane.waiting > 0",
+        "    is_begun = True",
+    ),
     # after and limit
     Mutant(
         "a record does not wait for the channels before its own",
