@@ -222,7 +222,8 @@ def _starts(history: History) -> Iterator[Violation]:
     ``latest`` passes those only that were there when the group had its first look: not those of a
     retry topic, of a partition that appeared later, or of one in which the group had begun. Unless
     a fault kept the commit back; and not where the log does not have what somebody sought: a start
-    that somebody chose moves no committed position.
+    that somebody chose moves no committed position. Nor if the row in the store has to be read
+    first, see :func:`_is_row_unsure`.
     """
     spans = _spans(history, harmless="retention")
     # When a partition was begun by policy.
@@ -304,9 +305,30 @@ def _committed_first(history: History, reset: Event, index: int) -> Iterator[Vio
         if event.kind in ("send", "assigned", "reset", "revoked"):
             return
         if event.kind in ("begin", "fetched") and event.who == reset.who:
+            if history.promise.store and _is_row_unsure(history, reset, index):
+                return
             text = f"{event.who} read {event.offset}, and its start at {reset.offset} was not sent"
             yield Violation("I21", f"{_name(event.tp)}: {text}", later)
             return
+
+
+def _is_row_unsure(history: History, reset: Event, index: int) -> bool:
+    """Whether the last write of the row before a reset failed with an unknown outcome.
+
+    Then the application reads the row before it writes the start, and reading records does not wait
+    for the answer: the store may be away.
+    """
+    is_unsure = False
+    last_write: int | None = None
+    for at, event in history.of("send", "answer"):
+        if at > index:
+            break
+        if event.kind == "send" and event.tp == reset.tp and event.who == reset.who:
+            last_write = event.call
+            is_unsure = False
+        elif event.kind == "answer" and event.call == last_write:
+            is_unsure = event.note == "unknown"
+    return is_unsure
 
 
 # -- ends

@@ -36,6 +36,14 @@ GONE = [Event(0.0, "compacted", "", TP, offset, "retention") for offset in (0, 1
 TRIMMED = Event(0.0, "trimmed", "", TP, 2)
 
 
+def of_unknown_outcome(offset: int, call: int = 1) -> list[Event]:
+    """A commit that is sent, and nobody knows whether it was stored."""
+    return [
+        Event(0.0, "send", "A1", TP, offset, call=call),
+        Event(0.0, "answer", "A1", note="unknown", call=call),
+    ]
+
+
 def outage(*events: list[Event]) -> Case:
     """From 10 s to 20 s; a fault of the broker is noted to its end a second later."""
     whole = [
@@ -124,6 +132,14 @@ GOOD: dict[str, Case] = {
         Event(0.0, "fetched", "A1", TP, 2, until=3),
         handled(2),
         commit(3),
+    ),
+    "a start behind what was lost, while the row in the store is not known": lost(
+        of_unknown_outcome(0),
+        reset(2, 0),
+        handled(2),
+        commit(2, 2),
+        commit(3, 3),
+        promise=Promise(store=True),
     ),
     "all is committed at the end": case(
         assigned(),
@@ -249,6 +265,41 @@ BAD: dict[str, tuple[str, Case]] = {
     "a start behind what was lost is not committed": (
         "I21",
         lost(reset(2, 0), handled(2), commit(3, 2)),
+    ),
+    "a start is not committed after a commit to Kafka of unknown outcome": (
+        "I21",
+        lost(of_unknown_outcome(0), reset(2, 0), handled(2), commit(3, 2)),
+    ),
+    "a start is not committed although the row in the store is known again": (
+        "I21",
+        lost(
+            of_unknown_outcome(0),
+            commit(0, 2),
+            reset(2, 0),
+            handled(2),
+            commit(3, 3),
+            promise=Promise(store=True),
+        ),
+    ),
+    "a start is not committed, and only the write after it is of unknown outcome": (
+        "I21",
+        lost(
+            reset(2, 0),
+            handled(2),
+            of_unknown_outcome(3),
+            commit(3, 2),
+            promise=Promise(store=True),
+        ),
+    ),
+    "a start is not committed after a write of unknown outcome by another owner": (
+        "I21",
+        lost(
+            [event._replace(who="A2") for event in of_unknown_outcome(0)],
+            reset(2, 0),
+            handled(2),
+            commit(3, 2),
+            promise=Promise(store=True),
+        ),
     ),
     "a start behind what is lost long after a seek is not committed": (
         "I21",
