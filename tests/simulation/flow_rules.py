@@ -362,7 +362,8 @@ class _Postponed:
 def _postponed(history: History) -> Iterator[Violation]:
     """I27: what a handler has put off begins no sooner than it asked, and what is to wait with it
     does not begin before that; unless its partition is to go, or is read from elsewhere. A batch
-    waits as a whole, and no longer than until one of its partitions is to go.
+    waits as a whole, and no longer than until one of its partitions is to go. A call that began
+    before that asks for nothing any more.
 
     An attempt that had waited for the end of another delay may be on its way to the handler when
     the next one is asked for. So may a record that a worker has taken, where calls have tasks of
@@ -375,13 +376,21 @@ def _postponed(history: History) -> Iterator[Violation]:
     twice = unaware(history)
     # Application -> what waits there.
     waiting: dict[str, list[_Postponed]] = defaultdict(list)
+    # Application, call -> when it began.
+    begun: dict[tuple[str, int], int] = {}
+    # Application, partition -> when its records there were given up last.
+    given_up: dict[tuple[str, Partition | None], int] = {}
     for index, event in history.of(
         "begin", "end", "assigned", "revoking", "left", "reset", "failed", "restarted", "claim"
     ):
         if event.kind == "end":
-            if event.note == "later":
+            is_of_before = begun.get((event.who, event.call), index) < max(
+                given_up.get((event.who, event.tp), -1), given_up.get((event.who, None), -1)
+            )
+            if event.note == "later" and not is_of_before:
                 waiting[event.who].append(_Postponed.of(event))
         elif event.kind == "begin":
+            begun[event.who, event.call] = index
             is_by_two = (event.who, event.tp) in twice.get(index, ())
             for one in waiting[event.who]:
                 if event.at == one.since and (event.attempt > 1 or history.promise.in_tasks):
@@ -400,10 +409,13 @@ def _postponed(history: History) -> Iterator[Violation]:
                     )
         elif event.kind in ("failed", "restarted", "left"):
             waiting[event.who].clear()
+            given_up[event.who, None] = index
         elif event.kind == "claim":
             for waits in waiting.values():
                 waits[:] = [one for one in waits if one.place[0] != event.tp]
+            given_up.update({(who, event.tp): index for who, _ in begun})
         else:
+            given_up[event.who, event.tp] = index
             waits = waiting[event.who]
             over = {one.call for one in waits if one.place[0] == event.tp}
             waits[:] = [one for one in waits if one.call not in over]

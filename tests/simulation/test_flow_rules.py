@@ -308,6 +308,14 @@ GOOD: dict[str, Case] = {
         handled(1, 2),
         commit(3),
     ),
+    "a call that began before its partition was assigned again asks for nothing": case(
+        assigned(),
+        begin(0),
+        assigned(generation=2),
+        later(0, "partition"),
+        *at(5.0, begin(0, call=9), end(0, call=9), *handled(1, 2)),
+        commit(3),
+    ),
     "another partition goes on when the one that was put off is to go": two(
         begin(0),
         later(0, "channel"),
@@ -578,6 +586,17 @@ BAD: dict[str, tuple[str, Case]] = {
     "one of a partition that was put off begins too soon": (
         "I27",
         case(assigned(), begin(0), later(0, "partition"), *at(9.0, *handled(1, 2)), commit(0)),
+    ),
+    "one of a partition that was put off after it was assigned again begins too soon": (
+        "I27",
+        case(
+            assigned(),
+            assigned(generation=2),
+            begin(0),
+            later(0, "partition"),
+            *at(9.0, *handled(1, 2)),
+            commit(0),
+        ),
     ),
     "one of a partition that was put off begins in the same moment": (
         "I27",
