@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from typing import Protocol
 
@@ -109,6 +109,7 @@ class OffsetTracker:
         "started",
         "texts",
         "uncommitted_from",
+        "unqueue",
     )
 
     LONG_WINDOW = 8192
@@ -178,6 +179,8 @@ class OffsetTracker:
         self.kept: AckMap | None = None
         # The user's strings that wait to be stored.
         self.texts = UserMetadata()
+        # Takes a record out of its lane. None: no record that a handler had was put back there.
+        self.unqueue: Callable[[int], object] | None = None
         # The verdicts of this partition, which answer those who wait; set where they are made.
         self.owner: object = None
         # None while nothing was planned.
@@ -258,6 +261,7 @@ class OffsetTracker:
         self._stopped_since = {}
         self.offsets = RecordOffsets()
         self.sizes = None
+        self.unqueue = None
         self._book = None
 
     @property
@@ -405,6 +409,8 @@ class OffsetTracker:
         place = index - self.base
         if place < 0 or self.flags[place]:
             return False
+        if self.unqueue is not None:
+            self._leave_lane(place, place + 1)
         self.flags[place] = SETTLED
         return True
 
@@ -440,6 +446,8 @@ class OffsetTracker:
         if last <= 0:
             return 0
         first = max(first, 0)
+        if self.unqueue is not None:
+            self._leave_lane(first, min(last, len(self.flags)))
         window = self.flags[first:last]
         taken = window.count(OPEN)
         # Slices, because a batch settles many records at once. The first form needs no search.
@@ -449,12 +457,25 @@ class OffsetTracker:
             self.flags[first:last] = window.replace(OPEN_FLAG, SETTLED_FLAG)
         return taken
 
+    def _leave_lane(self, first: int, last: int) -> None:
+        """Take records that get their verdict now out of the lane, if they wait there again.
+
+        Otherwise a worker would find a record there that has left the window.
+        """
+        # For the type checker.
+        assert self.unqueue is not None  # noqa: S101
+        for place in range(first, last):
+            if self.flags[place] == OPEN and self.started[place] == NOT_STARTED:
+                self.unqueue(self.base + place)
+
     def nack(self, index: int) -> bool:
         """Mark a record as nacked, not as settled; False if it had a verdict, or it is too late."""
         self.catch_up()
         place = index - self.base
         if place < 0 or self.flags[place]:
             return False
+        if self.unqueue is not None:
+            self._leave_lane(place, place + 1)
         self.flags[place] = NACKED
         return True
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Message, Record
-from reactive_kafka.events import PoisonSettled, RecordPoisoned
+from reactive_kafka.events import HandlerAbandoned, PoisonSettled, RecordPoisoned
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     Recorder,
@@ -665,6 +665,43 @@ async def test_a_record_without_a_handler_any_more_is_not_waited_for_either() ->
         assert await kept[0].ack() is False
         await until(lambda: len(kept) == 2)
         assert await kept[1].ack() is True
+
+
+class FreesHandler(Recorder):
+    """Lets a handler go on at the moment at which its record is found to be poison."""
+
+    def __init__(self, go_on: asyncio.Event) -> None:
+        super().__init__()
+        self._go_on = go_on
+
+    def on(self, event: Any) -> None:
+        super().on(event)
+        if isinstance(event, RecordPoisoned):
+            self._go_on.set()
+
+
+@in_virtual_time
+async def test_a_record_whose_attempt_ends_at_that_moment_is_left_and_counted_once() -> None:
+    go_on = asyncio.Event()
+    recorder = FreesHandler(go_on)
+    app = make_app(
+        recorder,
+        unprocessed_record_max_age="60s",
+        on_poison="fail",
+        retry={"max_attempts": 2, "backoff": "1s"},
+    )
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        await go_on.wait()
+        raise ValueError("no")
+
+    async with running(app) as test:
+        await send(test, b"stuck", b"behind it")
+        await failed_for_poison(test)
+        await until(lambda: not test.broker.members("billing"))
+        assert recorder.of(HandlerAbandoned) == []
+        assert committed(test) is None
 
 
 @in_virtual_time

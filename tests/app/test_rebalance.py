@@ -565,6 +565,84 @@ async def test_a_revocation_does_not_wait_for_the_next_attempt_and_the_record_is
         assert committed(test) == 2
 
 
+@pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
+@pytest.mark.parametrize("verdict", ["ack", "nack"])
+@pytest.mark.parametrize("after", ["before it is back", "when it is back"])
+@in_virtual_time
+async def test_a_record_that_waits_to_be_tried_again_is_not_once_it_has_its_verdict(
+    after: str, verdict: str, ordering: str
+) -> None:
+    recorder, calls = Recorder(), list[Message[bytes]]()
+    app = make_app(
+        recorder,
+        ack="manual",
+        ordering=ordering,
+        revoke_grace="100ms",
+        failure_strategy="ignore",
+        commit_interval="100ms",
+        retry={"max_attempts": 5, "backoff": "1m", "max_backoff": "1m"},
+    )
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        calls.append(message)
+        if len(calls) == 1:
+            raise ValueError("not yet")
+        message.ack()
+
+    async with running(app) as test:
+        await send(test, b"", b"")
+        await until(lambda: calls)
+        asking = test.broker.hold("committed")
+        test.broker.rebalance("billing")
+        await asking.arrived()
+        if after == "when it is back":
+            app.channel("orders").pause()
+            asking.release()
+            await until(lambda: facts(test).partitions)
+        first = calls[0]
+        answer = first.ack() if verdict == "ack" else first.nack(ValueError("no"))
+        if after == "when it is back":
+            assert facts(test).partitions[0].in_flight == 0
+            app.channel("orders").resume()
+        asking.release()
+        assert await answer is True
+        await test.settled()
+        assert [message.offset for message in calls] == [0, 1]
+        assert committed(test) == 2
+    assert recorder.of(HandlerAbandoned) == []
+
+
+@in_virtual_time
+async def test_a_batch_that_waits_to_be_tried_again_is_not_once_it_is_acked() -> None:
+    batches = list[Batch[bytes]]()
+    app = make_app(
+        ack="manual",
+        batch_max_records=2,
+        revoke_grace="100ms",
+        retry={"max_attempts": 5, "backoff": "1m", "max_backoff": "1m"},
+    )
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None:
+        batches.append(batch)
+        if len(batches) == 1:
+            raise ValueError("not yet")
+        batch.ack()
+
+    async with running(app) as test:
+        await send(test, b"", b"", b"")
+        await until(lambda: batches)
+        asking = test.broker.hold("committed")
+        test.broker.rebalance("billing")
+        await asking.arrived()
+        answer = batches[0].ack()
+        asking.release()
+        assert await answer is True
+        await test.settled()
+        assert [[message.offset for message in batch] for batch in batches] == [[0, 1], [2]]
+
+
 @in_virtual_time
 async def test_a_batch_of_which_one_partition_has_gone_settles_the_records_of_the_others() -> None:
     app, go_on, broker = (

@@ -459,10 +459,14 @@ def test_every_record_of_a_key_is_taken_once_and_in_order_also_when_the_partitio
     lanes, whole = keyed(is_total=is_total)
     held: list[OfKey] = []
     taken: list[int] = []
+    given_back: list[int] = []
+    settled: list[int] = []
     added = 0
 
     def note(worker: OfKey) -> None:
         taken.append(worker.index)
+        if worker.index in given_back:
+            given_back.remove(worker.index)
         assert worker.index >= 0
         key = keys[worker.index]
         assert all(keys[other.index] != key for other in held if other is not worker), (
@@ -486,6 +490,8 @@ def test_every_record_of_a_key_is_taken_once_and_in_order_also_when_the_partitio
         "go on",
         "release",
         "give back",
+        "ack",
+        "nack",
         "suspend",
         "retain",
         "pause",
@@ -525,10 +531,16 @@ def test_every_record_of_a_key_is_taken_once_and_in_order_also_when_the_partitio
         elif step == "give back" and worker is not None and whole.revoked:
             held.remove(worker)
             taken.remove(worker.index)
-            whole.put_back(
+            whole.wait_again(
                 record(offset=worker.index, key=keys[worker.index]), worker.index, worker.key
             )
+            given_back.append(worker.index)
             let_go(lanes, worker)
+        elif step in ("ack", "nack") and given_back:
+            # The application has kept the message of its first call.
+            index = given_back.pop()
+            assert whole.tracker.settle(index) if step == "ack" else whole.tracker.nack(index)
+            settled.append(index)
         elif (
             step in ("suspend", "pause")
             or (step == "retain" and whole.revoked)
@@ -536,7 +548,7 @@ def test_every_record_of_a_key_is_taken_once_and_in_order_also_when_the_partitio
         ):
             whole.change(step)
             lanes.offer(whole)
-        assert whole.waiting == added - len(taken)
+        assert whole.waiting == added - len(taken) - len(settled)
         assert whole.workers == len(held)
     for worker in held:
         let_go(lanes, worker)
@@ -544,7 +556,7 @@ def test_every_record_of_a_key_is_taken_once_and_in_order_also_when_the_partitio
     while (one := take_key(lanes)) is not None:
         note(one)
         let_go(lanes, one)
-    assert sorted(taken) == list(range(added))
+    assert sorted([*taken, *settled]) == list(range(added))
     for key in set(keys):
         mine = [index for index in taken if keys[index] == key]
         assert mine == sorted(mine)

@@ -413,6 +413,12 @@ MUTANTS = (
         "        if is_due and slots is not None:",
         "        if is_due and slots is not None and worker.has_slot:",
     ),
+    Mutant(
+        "a record that waits to be tried again keeps waiting after its verdict",
+        "delivery/lanes/lane.py",
+        "        self.tracker.unqueue = self.remove\n",
+        "",
+    ),
     # when it is sent, and what an answer means
     Mutant(
         "two requests in flight",

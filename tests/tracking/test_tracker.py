@@ -243,6 +243,21 @@ def test_a_record_that_was_given_back_is_with_nobody_and_hides_none_behind_it() 
     assert tracker.is_open(0)
 
 
+def test_a_verdict_takes_only_records_out_of_the_lane_that_wait_there() -> None:
+    tracker = tracker_with([0, 1, 2, 3])
+    left: list[int] = []
+    tracker.unqueue = left.append
+    tracker.start_range(0, 4, 3.0)
+    tracker.unstart(1)
+    tracker.unstart(2)
+    assert tracker.settle(0)
+    assert left == []
+    assert tracker.nack(1)
+    assert left == [1]
+    assert tracker.settle_range(0, 4) == 2
+    assert left == [1, 2]
+
+
 def test_the_highest_position_passes_what_is_unsettled() -> None:
     tracker = tracker_with([5, 6, 9], position=5)
     assert tracker.highest == 5

@@ -275,6 +275,15 @@ class Lane:
         self._queue_behind().appendleft(([record], index, self.arrived))
         self._waiting_behind += 1
 
+    def wait_again(self, record: RawRecord, index: int, key: Hashable = UNKEYED) -> None:
+        """Return a record that a handler has had, as :meth:`put_back` does.
+
+        The application may have kept its message. A verdict on it takes the record out of the lane.
+        """
+        self.tracker.unstart(index)
+        self.put_back(record, index, key)
+        self.tracker.unqueue = self.remove
+
     def remove(self, index: int) -> RawRecord | None:
         """Take one waiting record out of the lane; None if it does not wait here."""
         self.cut()

@@ -148,8 +148,7 @@ class WorkerWaits:
             if self._is_stopping:
                 tracker.nack(index)
             elif tracker.is_open(index):
-                tracker.unstart(index)
-                lanes[id(tracker)].put_back(message.record, index, worker.key)
+                lanes[id(tracker)].wait_again(message.record, index, worker.key)
 
 
 def _is_paused(worker: Worker) -> bool:
