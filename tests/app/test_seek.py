@@ -349,6 +349,41 @@ async def test_what_remains_of_a_batch_that_fails_after_a_seek_is_retried_after_
     assert began[2][0] - began[1][0] == pytest.approx(60, abs=0.1)
 
 
+def is_wanted(message: Message[bytes]) -> bool:
+    return message.payload != b"skipped"
+
+
+@pytest.mark.parametrize(("is_skipped", "at_once"), [(True, 1), (False, 2)])
+@in_virtual_time
+async def test_a_batch_keeps_its_place_if_its_handler_has_no_record_of_what_is_read_from_elsewhere(
+    is_skipped: bool, at_once: int
+) -> None:
+    go_on, calls = asyncio.Event(), list[list[TopicPartition]]()
+    app = make_app(
+        concurrency=1,
+        batch_max_records=2,
+        batch_max_wait="1s",
+        filter=f"{__name__}:is_wanted",
+    )
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None:
+        calls.append([message.topic_partition for message in batch])
+        await go_on.wait()
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"", partition=0)
+        await send(test, b"skipped" if is_skipped else b"", partition=1)
+        await until(lambda: calls)
+        await app.channel("orders").seek(tp(1), "end")
+        await send(test, b"", b"", partition=1)
+        await asyncio.sleep(5)
+        assert len(calls) == at_once
+        go_on.set()
+        await test.settled()
+        assert calls == [[tp(0)] if is_skipped else [tp(0), tp(1)], [tp(1), tp(1)]]
+
+
 # -- rebalances
 
 

@@ -419,6 +419,12 @@ MUTANTS = (
         "        self.tracker.unqueue = self.remove\n",
         "",
     ),
+    Mutant(
+        "a batch gives its place up for a partition of which it has no record",
+        "delivery/workers/pool.py",
+        "            if worker.is_at(lane):",
+        "            if lane in worker.lanes:",
+    ),
     # when it is sent, and what an answer means
     Mutant(
         "two requests in flight",

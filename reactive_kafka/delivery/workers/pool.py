@@ -389,7 +389,7 @@ class WorkerPool(ChannelWorkers):
         A worker whose handler does end, ends. One that waits for another attempt waits no longer.
         """
         for worker in self._busy:
-            if lane in worker.lanes:
+            if worker.is_at(lane):
                 self._places.abandon(worker)
                 self._waits.dropped(worker)
 

@@ -171,6 +171,18 @@ class Worker:
             return bool(self.messages)
         return self.index == index
 
+    def is_at(self, lane: Lane) -> bool:
+        """Return whether it is busy with records of a lane.
+
+        The handler of a batch may have none of a lane that the worker holds: they were skipped, or
+        could not be decoded.
+        """
+        if lane not in self.lanes:
+            return False
+        if not self.pool.takes_batches or not self.messages:
+            return True
+        return any(message.tracker is lane.tracker for message in self.messages)
+
     def call(self) -> CurrentCall | None:
         """Return what its handler has; None between two calls, and if it was abandoned."""
         is_batch = self.pool.takes_batches
