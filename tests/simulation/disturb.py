@@ -62,12 +62,15 @@ class Disturbances:
 
     async def _commit_fails(self, fault: Fault) -> None:
         stored = fault.pick < 0.3
-        self.world.broker.fail_next(
-            "commit", TransientBrokerError("injected"), fault.times, stored=stored
-        )
+        error = TransientBrokerError("injected")
+        self.world.broker.fail_next("commit", error, fault.times, stored=stored)
         await asyncio.sleep(
             fault.times * float(self.world.scenario.settings["commit_interval"]) + 1.0
         )
+        # Nobody may have committed meanwhile, and no commit fails after the end of the fault.
+        script = self.world.broker._state.faults._scripts["commit", None]
+        for left in [scripted for scripted in script if scripted.error is error]:
+            script.remove(left)
 
     async def _commit_lost(self, fault: Fault) -> None:
         hold = self.world.broker.hold("commit", answer=True)

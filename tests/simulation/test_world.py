@@ -15,10 +15,11 @@ from reactive_kafka.records import RecordBytes, TopicPartition
 from reactive_kafka.subscription import Partitions
 from reactive_kafka.testing import FakeClock
 from tests.simulation.checker import Headers, Place
+from tests.simulation.disturb import Disturbances
 from tests.simulation.loop import run_seeded
 from tests.simulation.member import encode
 from tests.simulation.run import scenario_of
-from tests.simulation.scenario import LETTERS, RETRY_TOPICS, TOPIC, Load
+from tests.simulation.scenario import GROUP, LETTERS, RETRY_TOPICS, TOPIC, Fault, Load
 from tests.simulation.seam import Seam
 from tests.simulation.world import LOOK_S, World
 
@@ -236,3 +237,17 @@ def test_while_one_application_is_started_again_the_others_are_looked_at() -> No
     looked = run_seeded(main, 1).looked
     assert len(looked) >= 5.0 / LOOK_S
     assert max(after - before for before, after in pairwise(looked)) <= 2 * LOOK_S
+
+
+def test_no_commit_fails_after_the_end_of_the_fault_and_what_others_hold_up_stays() -> None:
+    async def story(world: World, _: Reader) -> None:
+        fault = Fault("commit-fails", at=0.0, at_call=0, lasts_s=0.0, times=2, pick=0.5)
+        faults = world.broker._state.faults
+        await Disturbances(world).run(fault)
+        assert faults.is_quiet("commit", GROUP)
+        world.broker.hold("commit")
+        await Disturbances(world).run(fault)
+        assert not faults.is_quiet("commit", GROUP)
+
+    world = played(story)
+    assert [event.kind for event in world.events if event.note] == ["fault", "calm"] * 2
