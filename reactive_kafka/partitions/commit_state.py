@@ -83,7 +83,13 @@ class CommitState:
         if old is None:
             self.behind = NO_POSITIONS
         else:
-            self.behind = range(self.unknown.lowest(old.uncommitted_from), old.attempted + 1)
+            lowest = self.unknown.lowest(old.uncommitted_from)
+            highest = old.attempted
+            if self.behind and old.uncommitted_from <= old.start:
+                # Nothing of that place was stored. What may be stored is of the place before it.
+                lowest = min(lowest, self.behind[0])
+                highest = max(highest, self.behind[-1])
+            self.behind = range(lowest, highest + 1)
         is_first = old is None and self.stored is None
         if is_first and tracker.committed is not None and tracker.committed <= tracker.start:
             self.unknown.continues()

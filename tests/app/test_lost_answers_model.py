@@ -250,6 +250,9 @@ STEPS = st.builds(
     }
 )
 @example({2: Step("held before", back=0, rebalances=True), 3: Step("held before", back=0)})
+@example(
+    {3: Step("held before", back=1), 4: Step("held before", back=0, rebalances=True, late=True)}
+)
 @given(st.dictionaries(st.integers(0, 8), STEPS, max_size=6))
 def test_no_answer_that_is_lost_loses_or_doubles_an_output(steps: dict[int, Step]) -> None:
     run_in_virtual_time(lambda clock: played(steps))

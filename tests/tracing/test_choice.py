@@ -74,7 +74,7 @@ def is_untouched(test: TestApp) -> bool:
         and blueprint.receives is None
         and blueprint.services.connector is channels._services.connector
         and invoices.is_quick
-        and invoices.writer.take == invoices.writer._queue.accept
+        and invoices.writer.accept == invoices.writer._queue.accept
         and memory._traced is None
     )
 

@@ -168,7 +168,7 @@ def test_an_ignorable_field_is_dropped_by_versions_without_it() -> None:
         ({"topics": None}, "topics: None is not allowed"),
         ({"topics": "orders"}, "topics: 'orders' is no list"),
         ({"topics": {}}, "topics: {} is no list"),
-        ({"topics": ["orders"]}, "topics: 'orders' is no mapping"),
+        ({"topics": ["orders"]}, "topics: 'orders' is not a mapping"),
         ({"generation_id_or_member_epoch": 1.5}, "member_epoch: 1.5 is no int32"),
         ({"generation_id_or_member_epoch": None}, "member_epoch: None is no int32"),
         (
