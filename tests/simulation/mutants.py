@@ -1787,8 +1787,14 @@ MUTANTS = (
     Mutant(
         "the last position before a seek is none of ours",
         "partitions/commit_state.py",
-        "old.attempted + 1)",
-        "old.attempted)",
+        "range(lowest, highest + 1)",
+        "range(lowest, highest)",
+    ),
+    Mutant(
+        "a second seek forgets what may be stored of before the first one",
+        "partitions/commit_state.py",
+        "            if self.behind and old.uncommitted_from <= old.start:",
+        "            if False:",
     ),
     Mutant(
         "what a transaction may have stored is not remembered",
