@@ -186,7 +186,7 @@ class Registry:
         try:
             answer, is_refusal = await self._ask(ask, question)
         except BaseException:
-            # The application stops, or nobody waits for the answer any more.
+            # The application is stopping, or nobody waits for the answer any more.
             self._end(ask, question, False)
             raise
         # The registry is there, so questions that were given up are no sign of an outage.

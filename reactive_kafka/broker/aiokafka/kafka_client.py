@@ -157,7 +157,7 @@ class KafkaClient:
         return await self._connection(node, group) is not None
 
     def connection(self, node: int | None, group: Any) -> BrokerConnection | None:
-        """Return the open connection to a node, or None if there is none."""
+        """Return the open connection to a node; None if the node is not connected."""
         if node is None:
             return None
         found = self._connections.get((node, group))
@@ -361,7 +361,7 @@ class KafkaClient:
         try:
             metadata = await self._metadata(connection, topics)
         except BaseException:
-            # Also after a cancellation: nobody else has this connection.
+            # Nobody else can close this connection, so it is closed after a cancellation, too.
             connection.close()
             raise
         if metadata is not None and not _take(self.cluster, metadata):

@@ -18,8 +18,8 @@ from reactive_kafka.delivery.workers.worker import Worker
 from reactive_kafka.verdicts.delivery_hook import Call
 
 MOST_STRAYS = 16
-"""A worker ends after this many cancellations that reach it while no handler runs: whoever sends
-them insists.
+"""A worker ends after it was cancelled this many times while no handler ran: that is not by
+accident.
 """
 
 

@@ -92,8 +92,8 @@ class WorkerWaits:
             self._waiting[worker] = due
             try:
                 await self._places.park(worker, [due])
-                # A worker with a dropped lane has lost its place to another one, so that makes the
-                # attempt with what is left of the batch.
+                # A worker with a dropped lane has lost its place. Another worker makes the attempt
+                # with what is left of the batch.
                 is_due = due.result() and not worker.has_dropped_lane
             finally:
                 del self._waiting[worker]

@@ -76,7 +76,7 @@ class OpenSession:
         self.hangs = False
         # Why a job might not run. Small jobs are tried until one works.
         self.doubt: str | None = STARTING
-        # Set when there is a doubt that no small job was started for.
+        # Set when a doubt comes up; cleared when a small job is started because of it.
         self.doubted = asyncio.Event()
         self.doubted.set()
         # Why we end it although its driver lives.

@@ -100,7 +100,7 @@ class BrokerConnection:
         self._protocol: FrameProtocol | None = None
         # None: it is not open.
         self._transport: Transport | None = None
-        # Closes the socket of a connection that was closed, whatever waits to be sent.
+        # For a connection that was closed: closes its socket although data waits to be sent.
         self._abort: Callable[[], None] = lambda: None
         self._versions: Mapping[int, tuple[int, int]] = FIRST_VERSIONS
         self._number = 0
@@ -169,7 +169,7 @@ class BrokerConnection:
             if self._settings.uses_sasl:
                 await log_in(self, self._settings)
         except BaseException:
-            # Also after a cancellation: nobody else has this connection.
+            # Nobody else can close this connection, so it is closed after a cancellation, too.
             self.close()
             raise
         self.answer_timeout_s = self._settings.request_timeout_s
@@ -339,7 +339,7 @@ class BrokerConnection:
     def _ended(self, error: Exception) -> None:
         """Close the connection: nothing more can be read from it."""
         if not isinstance(error, OSError | EOFError):
-            # The server there is not Kafka, or its answer cannot be read.
+            # The server is not a Kafka broker, or its answer cannot be read.
             logger.warning("%s:%d: %r", self.host, self.port, error)
         self.close(ClosedBecause.BROKEN, error)
 

@@ -33,7 +33,7 @@ class Frames:
         # Only while something is read: most connections wait nearly all the time, and a channel has
         # two at least.
         self._small: bytearray | None = None
-        # How many bytes are filled: of ``_large`` if there is one, otherwise of ``_small``.
+        # How many bytes are filled of ``_large``, or of ``_small`` while there is no ``_large``.
         self._filled_bytes = 0
         self._large: bytearray | None = None
         # The length of the frame that ``_large`` is for.

@@ -57,7 +57,7 @@ class ListenerCalls:
         self._may_have_step.set()
 
     def take_error(self) -> Exception | None:
-        """Return the first error of the listener since the last call, None if there is none."""
+        """Return the first error that the listener has raised since the last call, if any."""
         raised = self._raised
         self._raised = None
         return raised
@@ -100,7 +100,7 @@ class ListenerCalls:
         try:
             await call()
         except Exception as error:
-            # The first one may be the cause of others.
+            # The first error may be the cause of later ones.
             if self._raised is None:
                 self._raised = error
             self._reader.wake()

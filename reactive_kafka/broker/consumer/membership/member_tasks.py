@@ -10,7 +10,7 @@ from reactive_kafka.errors import FencedError, TransientBrokerError
 
 
 class MemberTasks:
-    """Runs the tasks of a member until it is closed. One that ends with an error has a bug."""
+    """Runs the tasks of a member until it is closed. If one raises, there is a bug in it."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
