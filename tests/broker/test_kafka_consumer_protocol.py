@@ -230,6 +230,21 @@ async def test_a_member_knows_the_session_timeout_of_its_group(
                 await member.consumer.poll({}, 0.05)
 
 
+async def test_a_member_knows_as_soon_as_it_has_joined_that_it_owns_all_partitions(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    """Its heartbeats are rarer then."""
+    topic = await cluster.create_topic(3)
+    properties = {"group_protocol": "auto"}
+    async with joined(cluster, topic, group, "one", properties=properties) as one:
+        await one.until_assigned(3)
+        member = one.consumer.owned.group.member  # type: ignore[attr-defined]
+        assert member._owns_all()
+        async with joined(cluster, topic, group, "two") as two:
+            await two.until_assigned(1)
+            assert not member._owns_all()
+
+
 async def test_a_refused_assignor_is_told_by_polls_and_the_member_joins_when_it_is_right(
     cluster: KafkaTestCluster, group: str
 ) -> None:

@@ -238,8 +238,6 @@ class AiokafkaConsumer(KafkaQueries):
         self.owned.group = group
         cluster = client.cluster
         group.start(listener, self._topics_to_read(cluster))
-        # The metadata may have come before there was a group to tell.
-        self._metadata_changed(cluster)
         cluster.add_listener(self._metadata_changed)
 
     async def _protocol_of(self, client: KafkaClient) -> str:
