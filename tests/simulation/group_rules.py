@@ -201,18 +201,28 @@ def _untold(history: History, resets: list[Event]) -> Iterator[Violation]:
 
 
 def _before_the_beginning_was_read(history: History) -> set[int]:
-    """What retention took after a seek to offset 0, which is the log's beginning wherever that is
-    when it is read.
+    """What retention took around a seek to offset 0, which is the log's beginning wherever that is
+    when it is read: until the next fetch, and since the last one that came from behind it.
     """
     waiting: set[Partition] = set()
+    unread: dict[Partition, dict[int, int]] = defaultdict(dict)
     found = set()
     for index, event in enumerate(history.events):
         if event.kind == "reset" and event.note == "seek" and event.offset == 0:
             waiting.add(event.tp)
+            found.update(unread.pop(event.tp, {}))
         elif event.kind == "fetched":
             waiting.discard(event.tp)
-        elif event.kind == "compacted" and event.tp in waiting:
-            found.add(index)
+            # Who reads behind it had to tell that it is gone: a later seek does not excuse that.
+            unread[event.tp] = {
+                taken: offset
+                for taken, offset in unread[event.tp].items()
+                if offset >= event.offset
+            }
+        elif event.kind == "compacted":
+            if event.tp in waiting:
+                found.add(index)
+            unread[event.tp][index] = event.offset
     return found
 
 

@@ -93,6 +93,12 @@ GOOD: dict[str, Case] = {
         handled(2),
         commit(3, 2),
     ),
+    "what is lost before a seek to the log's beginning": lost(
+        Event(0.0, "reset", "A1", TP, 0, note="seek"),
+        Event(0.0, "fetched", "A1", TP, 2, until=3),
+        handled(2),
+        commit(3, 2),
+    ),
     "what was lost before anybody came": lost(reset(2), handled(2), commit(3, 2)),
     "what the latest passes is told": case(
         assigned(),
@@ -249,6 +255,16 @@ BAD: dict[str, tuple[str, Case]] = {
             Event(0.0, "reset", "A1", TP, 1, note="seek"),
             GONE,
             TRIMMED,
+            Event(0.0, "fetched", "A1", TP, 2, until=3),
+            handled(2),
+            commit(3, 2),
+        ),
+    ),
+    "what was lost is not told, and long after that there is a seek to the beginning": (
+        "I19",
+        lost(
+            Event(0.0, "fetched", "A1", TP, 2, until=3),
+            Event(0.0, "reset", "A1", TP, 0, note="seek"),
             Event(0.0, "fetched", "A1", TP, 2, until=3),
             handled(2),
             commit(3, 2),
