@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -42,6 +43,7 @@ from reactive_kafka.broker.consumer.membership.rebalance_steps import (
     RebalanceStep,
     RevokeStep,
 )
+from reactive_kafka.broker.consumer.membership.settling import SETTLING_BEAT_S, SETTLING_S
 from reactive_kafka.broker.wire.codec import encode
 from reactive_kafka.broker.wire.definitions import LEAVE_GROUP
 from reactive_kafka.broker.wire.schema import versions_of
@@ -946,6 +948,25 @@ def test_the_session_ends_after_the_last_request_that_was_accepted() -> None:
     answer_next(played, {"error_code": 16}, now=103.0)
     assert member.session_ends_at() == 145.0
     assert member.due_at() == 103.5
+
+
+@pytest.mark.parametrize("interval_s", [0.1, 0.25, 3.0, 10.0])
+def test_heartbeats_are_close_together_while_the_group_settles(interval_s: float) -> None:
+    group = PlayedGroup()
+    played = group.start()
+    member = played.member
+    member.settings = replace(member.settings, heartbeat_interval_ms=round(1000 * interval_s))
+    while member.state is not State.STABLE:
+        played.send(0.0)
+        played.receive(0.0)
+    beats = [0.0]
+    while beats[-1] < SETTLING_S:
+        beats.append(member.due_at())
+        answer_next(played, {"error_code": 0}, now=beats[-1])
+    between = [later - earlier for earlier, later in pairwise(beats)]
+    assert max(between) <= SETTLING_BEAT_S
+    assert min(between) == pytest.approx(min(interval_s, SETTLING_BEAT_S))
+    assert member.due_at() == beats[-1] + interval_s
 
 
 def test_a_refused_commit_sends_a_heartbeat_at_once() -> None:

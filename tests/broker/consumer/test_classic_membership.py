@@ -27,6 +27,7 @@ from reactive_kafka.broker.consumer.membership.classic_group.member_rules import
 )
 from reactive_kafka.broker.consumer.membership.group_parts import LEAVE_DEADLINE_S, TopicView
 from reactive_kafka.broker.consumer.membership.left_behind import MembersLeftBehind
+from reactive_kafka.broker.consumer.membership.settling import SETTLING_BEAT_S
 from reactive_kafka.broker.wire.codec import encode
 from reactive_kafka.broker.wire.definitions import (
     DESCRIBE_GROUPS,
@@ -281,6 +282,16 @@ async def test_a_cooperative_member_reads_on_what_stays_while_others_join_and_dr
             assert now() - began < 20.0 + HEARTBEAT_S + 0.5
             assert one.changes[1:] == [("revoked", two.owned)]
             assert one.reader.read == one.owned == stays
+
+
+async def test_what_moves_in_a_cooperative_group_does_not_wait_for_a_heartbeat_interval() -> None:
+    group = ClassicGroupModel()
+    async with running(group, COOPERATIVE) as one:
+        await one.until(lambda: one.owned == ALL)
+        await asyncio.sleep(10 * HEARTBEAT_S)
+        async with running(group, COOPERATIVE) as two:
+            await one.until(lambda: len(one.owned) == 2, 2 * HEARTBEAT_S)
+            await two.until(lambda: len(two.owned) == 2, SETTLING_BEAT_S + 0.5)
 
 
 async def test_heartbeats_go_on_during_a_drain_that_is_longer_than_a_session() -> None:

@@ -25,7 +25,6 @@ from reactive_kafka.broker.consumer.membership.consumer_group.heartbeat_answers 
 from reactive_kafka.broker.consumer.membership.consumer_group.member import (
     ALL_OWNED_BEAT_S,
     QUICK_BEAT_S,
-    SETTLING_BEAT_S,
     ConsumerGroupMember,
     ConsumerMemberSettings,
 )
@@ -38,6 +37,7 @@ from reactive_kafka.broker.consumer.membership.rebalance_steps import (
     RebalanceStep,
     RevokeStep,
 )
+from reactive_kafka.broker.consumer.membership.settling import SETTLING_BEAT_S
 from reactive_kafka.broker.memory.consumer_coordinator import ConsumerCoordinator, KnownMember
 from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.records import TopicPartition

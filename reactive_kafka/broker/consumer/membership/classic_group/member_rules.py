@@ -68,6 +68,7 @@ from reactive_kafka.broker.consumer.membership.rebalance_steps import (
     RebalanceStep,
     RevokeStep,
 )
+from reactive_kafka.broker.consumer.membership.settling import SETTLING_BEAT_S, SETTLING_S
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.state_table import next_state
 
@@ -166,6 +167,7 @@ class ClassicGroupMember:
         self._accepted_at = inf
         self._try_at = -inf
         self._beat_at = -inf
+        self._settles_until = -inf
 
     # What the application does.
 
@@ -278,14 +280,16 @@ class ClassicGroupMember:
         refusal = None
         if meaning is ClassicAnswer.ACCEPTED:
             self._accepted_at = self._asked_at
-            self._beat_at = now + self.settings.heartbeat_interval_ms / 1000
+            if asked is ClassicRequest.SYNC:
+                self._settles_until = now + SETTLING_S
+            self._beat_at = now + self._heartbeat_interval_s(now)
             refusal = self._accept(asked, answer, now, wait_s)
         elif meaning is ClassicAnswer.NAMED:
             self.member_id = answer["member_id"]
             self._again(asked, now, 0.0)
         elif meaning is ClassicAnswer.REBALANCE:
             self._accepted_at = self._asked_at
-            self._beat_at = now + self.settings.heartbeat_interval_ms / 1000
+            self._beat_at = now + self._heartbeat_interval_s(now)
             self._prepare("the group rebalances")
         elif meaning is ClassicAnswer.OUTDATED:
             self._remove(now, wait_s)
@@ -437,6 +441,10 @@ class ClassicGroupMember:
             self._rejoin_reason = "partitions were given up, and can be assigned to others"
 
     # Everything else.
+
+    def _heartbeat_interval_s(self, now: float) -> float:
+        configured_s = self.settings.heartbeat_interval_ms / 1000
+        return min(configured_s, SETTLING_BEAT_S) if now < self._settles_until else configured_s
 
     def _has_to_give_up(self) -> bool:
         """Return whether the listener must give up partitions before the member may join."""

@@ -27,6 +27,7 @@ from reactive_kafka.broker.consumer.membership.rebalance_steps import (
     RebalanceStep,
     RevokeStep,
 )
+from reactive_kafka.broker.consumer.membership.settling import SETTLING_BEAT_S, SETTLING_S
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.state_table import next_state
 
@@ -43,10 +44,6 @@ STATIC_LEAVES = -2
 UNCHANGED_TIMEOUT = -1
 """In a heartbeat: the rebalance timeout is the same as before."""
 
-SETTLING_BEAT_S = 0.25
-"""Between heartbeats shortly after a change: others may be about to give up partitions."""
-SETTLING_S = 4.0
-"""How long after a change heartbeats are so close together."""
 QUICK_BEAT_S = 0.75
 """The longest time between two heartbeats, whatever the broker asks for.
 
