@@ -14,7 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.errors import UnexpectedEndError
-from reactive_kafka.tasks import TOGETHER_S, HomeLoop, Tasks, aligned_wait_s, all_ended, outcome_of
+from reactive_kafka.tasks import (
+    TOGETHER_S,
+    Flag,
+    HomeLoop,
+    Tasks,
+    aligned_wait_s,
+    all_ended,
+    is_set_within,
+    outcome_of,
+)
 from tests.app.helpers import in_virtual_time, now, settle_down
 from tests.app.sabotage import Odd
 
@@ -377,3 +386,70 @@ def test_a_call_that_was_made_keeps_its_answer_when_the_loop_is_closed(new_loop:
     loop.close()
     made[0].set_result("made")
     assert answer.result(PATIENCE_S) == "made"
+
+
+FLAG_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("set", "clear", "wait", "cancel", "settle")),
+        st.integers(min_value=0, max_value=4),
+    ),
+    max_size=25,
+)
+
+
+async def flag_states(flag: Flag | asyncio.Event, steps: list[tuple[str, int]]) -> list[object]:
+    """Return what can be seen of a flag, and of those who wait for it, after each step."""
+    waiting: list[asyncio.Task[bool]] = []
+    seen: list[object] = []
+    for step, number in steps:
+        if step == "set":
+            flag.set()
+        elif step == "clear":
+            flag.clear()
+        elif step == "wait":
+            waiting.append(asyncio.create_task(flag.wait()))
+        elif step == "cancel" and waiting:
+            waiting[number % len(waiting)].cancel()
+        elif step == "settle":
+            await settle_down()
+        seen.append((flag.is_set(), [(task.done(), task.cancelled()) for task in waiting]))
+    await settle_down()
+    seen.append([(task.done(), task.cancelled()) for task in waiting])
+    flag.set()
+    await settle_down()
+    seen.append([(task.done(), task.cancelled()) for task in waiting])
+    return seen
+
+
+@given(steps=FLAG_STEPS)
+def test_a_flag_behaves_as_an_asyncio_event(steps: list[tuple[str, int]]) -> None:
+    assert asyncio.run(flag_states(Flag(), steps)) == asyncio.run(
+        flag_states(asyncio.Event(), steps)
+    )
+
+
+async def test_those_who_wait_for_a_flag_are_woken_in_the_order_in_which_they_came() -> None:
+    flag = Flag()
+    woken: list[int] = []
+
+    async def wait(number: int) -> None:
+        await flag.wait()
+        woken.append(number)
+
+    tasks = [asyncio.create_task(wait(number)) for number in range(3)]
+    await settle_down()
+    flag.set()
+    # What was woken stays so.
+    flag.clear()
+    await asyncio.gather(*tasks)
+    assert woken == [0, 1, 2]
+
+
+async def test_a_flag_that_is_not_set_in_time_can_be_waited_for_again() -> None:
+    flag = Flag()
+    assert not await is_set_within(flag, 0)
+    waiting = asyncio.create_task(is_set_within(flag, None))
+    await settle_down()
+    assert not waiting.done()
+    flag.set()
+    assert await waiting

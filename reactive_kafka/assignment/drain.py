@@ -12,7 +12,7 @@ from reactive_kafka.observe.events import StopWaits
 from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.partitions.client_partitions import ClientPartitions
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import is_set_within
+from reactive_kafka.tasks import Flag, is_set_within
 from reactive_kafka.verdicts.acknowledger import Acknowledger
 
 CUT_OFF_S = 10.0
@@ -40,7 +40,7 @@ class HandlerDrain:
         # While something waits here, each verdict and each worker that leaves a lane calls
         # changed().
         self._awaited_by = acknowledger.awaited_by
-        self._changed = asyncio.Event()
+        self._changed = Flag()
         # When each of the two began to wait for handlers: a stop may come during a revocation, and
         # the other way round.
         self._waits_since: dict[During, float] = {}

@@ -19,7 +19,7 @@ from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import read_up_to
-from reactive_kafka.tasks import outcome_of, outcome_text
+from reactive_kafka.tasks import Flag, outcome_of, outcome_text
 
 LOOK_S = 0.05
 """How often this looks whether everything is handled, from the assignment on."""
@@ -122,7 +122,7 @@ class CatchUp:
         self._reached = 0
         # The last assignment whose hooks have ended, or that has no partitions.
         self._told = 0
-        self._began = asyncio.Event()
+        self._began = Flag()
 
     @property
     def is_wanted(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 
@@ -35,7 +34,7 @@ from reactive_kafka.observe.facts import ChannelFacts
 from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import Spawn
+from reactive_kafka.tasks import Flag, Spawn
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.ageing import Held
@@ -90,7 +89,7 @@ class ChannelSession:
         self.signals = signals
         self.spawn: Spawn = services.tasks.of(signals.task_failed)
         # Set when an application that iterates has to look again.
-        self.arrival = asyncio.Event()
+        self.arrival = Flag()
         self._after_channels = blueprint.after
         # None: no channel comes before this one.
         self.after: AfterChannels | None = None

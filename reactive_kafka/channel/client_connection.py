@@ -26,7 +26,15 @@ from reactive_kafka.fetching.fetcher import Fetcher
 from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import Fails, Handle, Work, aligned_wait_s, is_set_within, log_failure
+from reactive_kafka.tasks import (
+    Fails,
+    Flag,
+    Handle,
+    Work,
+    aligned_wait_s,
+    is_set_within,
+    log_failure,
+)
 
 POLL_S = 0.5
 """The longest wait of one poll. A member has to be polled, even if paused or draining."""
@@ -110,7 +118,7 @@ class ClientConnection:
         # True: the last poll has brought nothing.
         self._is_idle = False
         # Set by a poll that finds partitions without a position.
-        self._lookup_is_due = asyncio.Event()
+        self._lookup_is_due = Flag()
         # The task that polls the client.
         self._poller: asyncio.Task[Any] | None = None
         # Partition -> the task that decides what becomes of it, because it cannot be read.

@@ -23,7 +23,7 @@ from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
 from reactive_kafka.outgoing.queue.receipt import Receipt, receipted
 from reactive_kafka.outgoing.queue.record import OutgoingRecord
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import Spawn, is_set_within
+from reactive_kafka.tasks import Flag, Spawn, is_set_within
 
 MOST_EVENTS = 500
 """How many events are read and sent at once, at most."""
@@ -64,7 +64,7 @@ class SentRound:
         self.confirmed: list[StoredEvent] = []
         self.refused: list[tuple[StoredEvent, str]] = []
         # Set when no outcome is open.
-        self.is_over = asyncio.Event()
+        self.is_over = Flag()
 
     def ended(self, event: StoredEvent, error: BaseException | None) -> None:
         """Note the outcome of one event."""
@@ -107,7 +107,7 @@ class ChannelRelay:
         self._channel = channel
         self._totals = totals
         self._most = min(MOST_EVENTS, channel.settings.max_in_flight)
-        self._woken = asyncio.Event()
+        self._woken = Flag()
         self._read_at = 0.0
 
     def wake(self) -> None:

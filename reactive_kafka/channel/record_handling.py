@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import Flag
 from reactive_kafka.verdicts.acknowledger import Acknowledger
 
 
@@ -20,7 +20,7 @@ class RecordHandling:
     workers: ChannelWorkers
     acknowledger: Acknowledger
     # Set when an application that iterates has to look again.
-    arrival: asyncio.Event
+    arrival: Flag
     # Returns the partitions that are not fetched, whatever room they have.
     held_back: Callable[[], Iterable[TopicPartition]]
     # Called when a partition that held no record has got some.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.errors import describe
+from reactive_kafka.tasks import Flag
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +24,7 @@ class ChannelSignals:
     made_progress: Callable[[], None]
     # Set when the session is over after a failure. From then on its parts reach nothing: the
     # channel may have another session, which they must not fail.
-    has_left: asyncio.Event = field(default_factory=asyncio.Event)
+    has_left: Flag = field(default_factory=Flag)
 
     def is_over(self) -> bool:
         """Return whether the session has ended or is ending."""
@@ -62,7 +62,7 @@ class ClientSignals:
         # True: the client has an assignment.
         self.is_joined = False
         # Set when the client has to look at its topics and partitions now.
-        self.look_soon = asyncio.Event()
+        self.look_soon = Flag()
 
     def is_over(self) -> bool:
         """Return whether no other client is made after this one."""

@@ -26,7 +26,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.observe.events import CommitFailed, Observer
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import aligned_wait_s, is_set_within
+from reactive_kafka.tasks import Flag, aligned_wait_s, is_set_within
 from reactive_kafka.tracking.tracker import OffsetTracker
 
 FLUSH_RETRY_S = 0.1
@@ -65,7 +65,7 @@ class Committer:
         self._confirmed = confirmed
         self._every = every
         self._one_at_a_time = asyncio.Lock()
-        self._look_again = asyncio.Event()
+        self._look_again = Flag()
         self._is_requested = False
         # Trackers whose plans are to be stored, and that is waited for.
         self._wanted: list[OffsetTracker] = []

@@ -15,6 +15,7 @@ from reactive_kafka.errors import PoisonError
 from reactive_kafka.observe.events import PoisonSettled, RecordPoisoned
 from reactive_kafka.observe.facts import PoisonFacts
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import Flag
 from reactive_kafka.tracking.poison_watch import Poison, PoisonWatch
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import verdicts_of
@@ -63,7 +64,7 @@ class PoisonGuard:
         self.watch = PoisonWatch(settings.unprocessed_record_max_age_s)
         # The records that the channel has failed for, as they were at that time.
         self.at_failure: tuple[PoisonFacts, ...] = ()
-        self._has_begun = asyncio.Event()
+        self._has_begun = Flag()
         self.is_resting = False
         # The records that the channel has failed for.
         self._fatal: list[Poison] = []

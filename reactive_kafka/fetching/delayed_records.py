@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from reactive_kafka.clock import Clock
@@ -12,7 +11,7 @@ from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.failure.headers import due_in_s
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import RawRecord
-from reactive_kafka.tasks import is_set_within
+from reactive_kafka.tasks import Flag, is_set_within
 from reactive_kafka.tracking.plans import holding, still_to_come
 
 
@@ -40,7 +39,7 @@ class DelayedRecords:
         self._arrived = arrived
         self.delays = delays
         # The next record to become due may be another one.
-        self.changed = asyncio.Event()
+        self.changed = Flag()
 
     def hold(
         self, lane: Lane, records: Sequence[RawRecord], first: int, now: float, delay_ms: int

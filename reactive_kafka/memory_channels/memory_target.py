@@ -23,6 +23,7 @@ from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, Receipt
 from reactive_kafka.outgoing.queue.record import QueuedRecord
 from reactive_kafka.outgoing.target import LeftError
 from reactive_kafka.records import HeaderPairs, RawRecord, Record, TopicPartition
+from reactive_kafka.tasks import Flag
 from reactive_kafka.verdicts.ageing import HOLDER
 from reactive_kafka.verdicts.value_origins import ValueOrigin, origins_of, value_settled
 from reactive_kafka.wire import fields_problem
@@ -77,7 +78,7 @@ class MemoryTarget:
         # Places that are promised to senders that were let in and have not continued yet.
         self._granted = 0
         # Set when values have left.
-        self._left = asyncio.Event()
+        self._left = Flag()
         # Set when nothing is handled any more.
         self._why_left: LeftError | None = None
         self._failure: str | None = None
@@ -294,7 +295,7 @@ class MemoryTarget:
         )
 
 
-async def _next(event: asyncio.Event) -> None:
-    """Wait until *event* is set again."""
-    event.clear()
-    await event.wait()
+async def _next(flag: Flag) -> None:
+    """Wait until *flag* is set again."""
+    flag.clear()
+    await flag.wait()

@@ -12,6 +12,7 @@ from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Inspector, inspecting
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import BrokerError
+from reactive_kafka.tasks import Flag
 
 BACKOFF = Backoff(0.5, 5.0)
 
@@ -38,7 +39,7 @@ class _LetterTopic:
     partitions: int | None = None
     is_there: bool = False
     problem: str | None = None
-    looked: asyncio.Event = field(default_factory=asyncio.Event)
+    looked: Flag = field(default_factory=Flag)
 
 
 class LetterTopics:
@@ -55,11 +56,11 @@ class LetterTopics:
             for topic in settings.delayed_retry.topics:
                 self._add(topic, "retry topic", settings.client)
         # Set when a write has failed, or takes long.
-        self._look_is_wanted = asyncio.Event()
+        self._look_is_wanted = Flag()
         # Set when a write wants to know how many partitions there are.
-        self._partitions_are_wanted = asyncio.Event()
+        self._partitions_are_wanted = Flag()
         # Set at the end of the next look, or of the one under way. Each look has its own.
-        self._end_of_look = asyncio.Event()
+        self._end_of_look = Flag()
         # Until then, by the loop's time, every caller gets the last answer.
         self._fresh_until = 0.0
         self._source_partitions = 0
@@ -118,7 +119,7 @@ class LetterTopics:
                 self._fresh_until = asyncio.get_running_loop().time() + FRESH_S
             # Wake all who wait for this look.
             ended = self._end_of_look
-            self._end_of_look = asyncio.Event()
+            self._end_of_look = Flag()
             ended.set()
             if all(topic.is_there for topic in self._topics.values()):
                 rests_since = asyncio.get_running_loop().time()

@@ -45,7 +45,7 @@ from reactive_kafka.outgoing.reply_headers import correlation_id_of, request_hea
 from reactive_kafka.outgoing.transactions.transactional_writer import TransactionalWriter
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.subscription import Partitions
-from reactive_kafka.tasks import Spawn, is_set_within
+from reactive_kafka.tasks import Flag, Spawn, is_set_within
 from reactive_kafka.verdicts.ageing import not_ageing
 
 logger = logging.getLogger("reactive_kafka")
@@ -95,10 +95,10 @@ class Requests:
         # Ids of requests that timed out, oldest first.
         self._late: OrderedDict[bytes, None] = OrderedDict()
         # Set when the reader knows where it starts, or the channel has stopped.
-        self._ready = asyncio.Event()
+        self._ready = Flag()
         # The scope of the reader; None: it has not started.
         self._scope: CancelScope | None = None
-        self._ended = asyncio.Event()
+        self._ended = Flag()
         self._is_closed = False
         # Why no replies can be read; None: they are.
         self._problem: str | None = None

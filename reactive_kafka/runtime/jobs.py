@@ -25,7 +25,15 @@ from reactive_kafka.handlers.blocking_calls import as_async
 from reactive_kafka.handlers.declared_jobs import DeclaredJob
 from reactive_kafka.observe.events import JobFailed, JobLate, JobLeft
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import Fails, Handle, all_ended, is_set_within, outcome_of, outcome_text
+from reactive_kafka.tasks import (
+    Fails,
+    Flag,
+    Handle,
+    all_ended,
+    is_set_within,
+    outcome_of,
+    outcome_text,
+)
 from reactive_kafka.verdicts.unawaited import checked_alone
 
 EVERYWHERE = "*"
@@ -112,11 +120,11 @@ class _RunningJob:
         self._threads = 0
         # When the last call began (monotonic).
         self._began = 0.0
-        self._no_call_runs = asyncio.Event()
+        self._no_call_runs = Flag()
         self._no_call_runs.set()
         self._task: Handle | None = None
         # Set when the present run of the task begins no more calls.
-        self._ends = asyncio.Event()
+        self._ends = Flag()
         # The clients of the channel that have the partition, as far as they know.
         self._clients: set[object] = set()
         # No call begins ever again.
@@ -126,7 +134,7 @@ class _RunningJob:
         """Call the job when it is due, from now on, because *client* has its partition."""
         self._clients.add(client)
         if not self._is_over and (self._task is None or self._ends.is_set()):
-            self._ends = asyncio.Event()
+            self._ends = Flag()
             run = partial(self._run, self._ends)
             self._task = self._services.tasks.start(run, f"job {self.name}", fails)
 
@@ -169,7 +177,7 @@ class _RunningJob:
             if self._task is task:
                 self._task = None
 
-    async def _run(self, ends: asyncio.Event) -> None:
+    async def _run(self, ends: Flag) -> None:
         """Call the job when it is due, until *ends* is set; the calls never overlap."""
         clock = self._services.clock
         schedule = self._schedule

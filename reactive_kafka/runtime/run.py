@@ -39,7 +39,7 @@ from reactive_kafka.runtime.start_hooks import run_start_hooks
 from reactive_kafka.runtime.start_messages import not_started, start_warnings
 from reactive_kafka.runtime.states import TRANSITIONS, RunState
 from reactive_kafka.state_table import next_state
-from reactive_kafka.tasks import Tasks, outcome_of, outcome_text
+from reactive_kafka.tasks import Flag, Tasks, outcome_of, outcome_text
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -92,7 +92,7 @@ class Run:
         # Handlers find the context variables that on_start hooks set.
         self._context = copy_context()
         self._state: RunState = "starting"
-        self._stop_asked = asyncio.Event()
+        self._stop_asked = Flag()
         # False: handlers get no time to finish.
         self._drain = True
         self._exit: BaseException | None = None

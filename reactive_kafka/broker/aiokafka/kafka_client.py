@@ -36,6 +36,7 @@ from reactive_kafka.broker.wire.definitions import FIND_COORDINATOR
 from reactive_kafka.broker.wire.errors import MessageDecodeError
 from reactive_kafka.broker.wire.requests import Answer, Request
 from reactive_kafka.errors import describe
+from reactive_kafka.tasks import Flag
 
 logger = logging.getLogger("reactive_kafka.connections")
 
@@ -103,7 +104,7 @@ class KafkaClient:
         self._topics: frozenset[str] = frozenset()
         # The result of the update that was asked for. None: no update was asked for.
         self._update: Future[bool] | None = None
-        self._update_is_due = asyncio.Event()
+        self._update_is_due = Flag()
         self._updating: asyncio.Task[None] | None = None
         self._is_closed = False
         if settings.sends_password_in_the_clear:

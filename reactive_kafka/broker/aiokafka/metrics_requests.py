@@ -20,6 +20,7 @@ from reactive_kafka.broker.wire.definitions import GET_TELEMETRY_SUBSCRIPTIONS, 
 from reactive_kafka.broker.wire.errors import NoCommonVersionError
 from reactive_kafka.broker.wire.requests import call
 from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.tasks import Flag
 
 PUSHING = "pushing metrics"
 """The connection for pushes. A broker hands them to a plugin, which may be slow, and answers the
@@ -58,7 +59,7 @@ class MetricsRequests:
         self._client = client
         self._member_id = member_id
         self._node: int | None = None
-        self._connected = asyncio.Event()
+        self._connected = Flag()
 
     @property
     def member_id(self) -> str | None:

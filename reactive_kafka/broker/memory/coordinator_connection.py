@@ -15,6 +15,7 @@ from reactive_kafka.broker.memory.consumer_coordinator import (
 from reactive_kafka.broker.wire.definitions import CONSUMER_GROUP_HEARTBEAT
 from reactive_kafka.broker.wire.schema import Api
 from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.tasks import Flag
 
 if TYPE_CHECKING:
     from reactive_kafka.broker.memory.memory_state import MemoryState
@@ -45,7 +46,7 @@ class CoordinatorConnection:
         # The process has crashed: what its tasks send at their end reaches nobody.
         self.is_dead = False
         # Cleared while the member is frozen: it sends nothing.
-        self._runs = asyncio.Event()
+        self._runs = Flag()
         self._runs.set()
         self._thawing: asyncio.TimerHandle | None = None
 

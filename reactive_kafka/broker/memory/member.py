@@ -14,6 +14,7 @@ from reactive_kafka.broker.consumer.membership.protocol_choice import CLASSIC
 from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Subscription
+from reactive_kafka.tasks import Flag
 
 if TYPE_CHECKING:
     from reactive_kafka.broker.memory.group import Group
@@ -104,7 +105,7 @@ class Member:
         # Ends with the session of a member that is cut off. A rebalance waits for it.
         self.cut: asyncio.Task[Any] | None = None
         # Set when a refused commit has told the client that it is out.
-        self.refused = asyncio.Event()
+        self.refused = Flag()
         self.listener_error: BaseException | None = None
         self._assigning: asyncio.Task[None] | None = None
         self._revoking: asyncio.Task[Any] | None = None
@@ -222,9 +223,7 @@ class Member:
         """End in the middle of anything, without a word to the group."""
         self.crashed = True
         self._cancel_calls()
-        self._revoking = asyncio.create_task(
-            asyncio.Event().wait(), name=f"{self.member_id}-crashed"
-        )
+        self._revoking = asyncio.create_task(Flag().wait(), name=f"{self.member_id}-crashed")
 
     def _start_call(self, call: Coroutine[Any, Any, None]) -> None:
         self._revoking = None

@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 
 from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import Flag
 
 Question = Literal[
     "committed",
@@ -50,8 +51,8 @@ class Hold:
     """One call that is being held up. See :meth:`MemoryBroker.hold`."""
 
     def __init__(self) -> None:
-        self._arrived = asyncio.Event()
-        self._released = asyncio.Event()
+        self._arrived = Flag()
+        self._released = Flag()
 
     async def arrived(self) -> None:
         """Wait until the call has come."""

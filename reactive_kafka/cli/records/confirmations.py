@@ -7,6 +7,7 @@ import asyncio
 from reactive_kafka.broker.client import Written
 from reactive_kafka.cli.console_text import counted
 from reactive_kafka.observe.safe_text import one_line
+from reactive_kafka.tasks import Flag
 
 MOST_RECORDS = 10_000
 MOST_BYTES = 32 * 2**20
@@ -29,7 +30,7 @@ class Confirmations:
         self.failed: dict[int, str] = {}
         self._bytes = 0
         self._sent: dict[int, asyncio.Future[Written]] = {}
-        self._changed = asyncio.Event()
+        self._changed = Flag()
 
     @property
     def in_flight(self) -> int:

@@ -14,6 +14,7 @@ from reactive_kafka.cli.workers.parent_signals import handling, how_ended
 from reactive_kafka.cli.workers.worker_process import WorkerProcess, start_process
 from reactive_kafka.errors import MissingExtraError
 from reactive_kafka.runtime.signals import SIGNALS
+from reactive_kafka.tasks import Flag
 
 DRAIN_S = 5.0
 """How long the running application may drain before the next one starts."""
@@ -45,8 +46,8 @@ class Reloader:
         self._folder = folder
         self._files = files
         self._process: WorkerProcess | None = None
-        self._changed = asyncio.Event()
-        self._stopping = asyncio.Event()
+        self._changed = Flag()
+        self._stopping = Flag()
 
     async def run(self) -> int:
         """Run until a signal comes. Returns the exit code."""

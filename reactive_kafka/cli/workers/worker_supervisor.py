@@ -21,6 +21,7 @@ from reactive_kafka.cli.workers.supervisor_http import SupervisorHttp
 from reactive_kafka.cli.workers.worker_process import WorkerProcess, start_process
 from reactive_kafka.errors import ConfigError, describe
 from reactive_kafka.runtime.signals import SIGNALS
+from reactive_kafka.tasks import Flag
 
 KILLED_AFTER_S = 2.0
 """How long workers may take to exit after a second signal."""
@@ -65,7 +66,7 @@ class WorkerSupervisor:
         self._rules = rules
         self._http = SupervisorHttp(self._workers)
         self._stack = AsyncExitStack()
-        self._stopping = asyncio.Event()
+        self._stopping = Flag()
         self._has_loaded = False
         # One task for each worker. What escapes from one ends all.
         self._tasks = asyncio.TaskGroup()

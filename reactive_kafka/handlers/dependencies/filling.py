@@ -19,7 +19,7 @@ from reactive_kafka.handlers.dependencies.graph import DependencyStep, FactoryKi
 from reactive_kafka.handlers.dependencies.making import Making, ScopeEnds
 from reactive_kafka.handlers.dependencies.threads import in_thread
 from reactive_kafka.handlers.signature import RAISED_BY, HandlerFunction, Shape, name_and_place
-from reactive_kafka.tasks import CLEANED_UP_S, Fails, Handle, NoEndError, outcome_text
+from reactive_kafka.tasks import CLEANED_UP_S, Fails, Flag, Handle, NoEndError, outcome_text
 
 Function = Callable[..., Any]
 
@@ -123,7 +123,7 @@ class Dependencies:
         self._of_app = [Making(step, {}, step.needs) for step in graph.of_app]
         # Arguments that get dependencies of the application, when these are made.
         self._bound: list[tuple[dict[str, Any], tuple[Need, ...]]] = []
-        self._asked_to_end = asyncio.Event()
+        self._asked_to_end = Flag()
         self._handle: Handle | None = None
         self._error: BaseException | None = None
 
@@ -198,7 +198,7 @@ class Dependencies:
         """
         if not self._of_app:
             return
-        made = asyncio.Event()
+        made = Flag()
         self._handle = Handle(partial(self._live, made), "dependencies", fails, is_ending)
         waiting = asyncio.ensure_future(made.wait())
         try:
@@ -211,7 +211,7 @@ class Dependencies:
         if self._error is not None:
             raise self._error
 
-    async def _live(self, made: asyncio.Event) -> None:
+    async def _live(self, made: Flag) -> None:
         try:
             async with ScopeEnds() as ends:
                 await self._make(ends)

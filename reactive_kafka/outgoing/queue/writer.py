@@ -30,7 +30,7 @@ from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
 from reactive_kafka.outgoing.queue.send_queue import Partitioner, PartitionQueue, SendQueue
 from reactive_kafka.outgoing.send_watch import SendWatch
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import Spawn, Work, is_set_within
+from reactive_kafka.tasks import Flag, Spawn, Work, is_set_within
 
 BACKOFF = Backoff(0.25, 5.0)
 
@@ -74,7 +74,7 @@ class Writer:
         self._spawn = spawn
         self._linger_s = linger_s
         # Set to end the lingering of a partition early.
-        self._lingering: dict[TopicPartition, asyncio.Event] = {}
+        self._lingering: dict[TopicPartition, Flag] = {}
         self.why_full = (
             f"outgoing channel {name!r}: "
             f"{max_in_flight} records wait for the broker (max_in_flight)"
@@ -97,7 +97,7 @@ class Writer:
         # Callers that wait for room, first come, first served.
         self._callers: OrderedDict[Future[None], None] = OrderedDict()
         # Set whenever records have left the queue.
-        self._left = asyncio.Event()
+        self._left = Flag()
         self._scopes: set[CancelScope] = set()
         self._broker_error: str | None = "connecting"
         # The error may pass without a write that shows it.
@@ -365,7 +365,7 @@ class Writer:
 
     async def _linger(self, queue: PartitionQueue) -> None:
         """Wait for more records, unless there are enough."""
-        more = asyncio.Event()
+        more = Flag()
         self._lingering[queue.partition] = more
         try:
             if not (self._is_stopping or self._has_enough(queue)):
@@ -416,10 +416,10 @@ def _refuse(record: QueuedRecord, topic_name: str) -> bool:
     return False
 
 
-async def _next(event: asyncio.Event) -> None:
-    """Wait until *event* is set again."""
-    event.clear()
-    await event.wait()
+async def _next(flag: Flag) -> None:
+    """Wait until *flag* is set again."""
+    flag.clear()
+    await flag.wait()
 
 
 def _closed(name: str) -> ChannelClosedError:

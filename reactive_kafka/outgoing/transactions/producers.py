@@ -17,7 +17,7 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.outgoing.transactions.transaction import Transaction
-from reactive_kafka.tasks import is_set_within
+from reactive_kafka.tasks import Flag, is_set_within
 
 MOST_PRODUCERS = 16
 """Most transactions at a time: each producer has connections, and further transactions wait."""
@@ -83,11 +83,11 @@ class TransactionalProducers:
         self._open: set[Transaction] = set()
         self._is_stopping = False
         self._is_closed = False
-        self._idle = asyncio.Event()
+        self._idle = Flag()
         # Why the last call failed; None: it succeeded.
         self.error: str | None = "connecting"
         # Set when a call has failed, or the state of a producer is unknown: mend() clears it.
-        self.trouble = asyncio.Event()
+        self.trouble = Flag()
 
     def failed(self, error: BrokerError) -> None:
         """Note that a call of a producer has failed."""

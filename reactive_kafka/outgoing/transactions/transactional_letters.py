@@ -19,7 +19,7 @@ from reactive_kafka.outgoing.transactions.positions import (
     TransactionPositions,
 )
 from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
-from reactive_kafka.tasks import Spawn
+from reactive_kafka.tasks import Flag, Spawn
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery import Delivery
 
@@ -49,7 +49,7 @@ class TransactionalLetters:
         self._letters: dict[OffsetTracker, dict[int, Letter]] = {}
         # The partitions for which a task writes letters.
         self._pumped: set[OffsetTracker] = set()
-        self.came = asyncio.Event()
+        self.came = Flag()
 
     def before(self, tracker: OffsetTracker, index: int) -> list[Letter]:
         """Return the letters of the records before this one that are still to be written.

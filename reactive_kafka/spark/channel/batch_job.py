@@ -18,6 +18,7 @@ from reactive_kafka.spark.batches.spark_batch import spark_range
 from reactive_kafka.spark.channel.frame_ahead import FrameAhead
 from reactive_kafka.spark.channel.settle import JobContext, RunOutcome, RunSettler, Worked
 from reactive_kafka.state_table import next_state
+from reactive_kafka.tasks import Flag
 
 
 class JobState(StrEnum):
@@ -129,7 +130,7 @@ class SparkJob:
         self._resumed: Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         # Set when nothing of the job runs any more.
-        self.over = asyncio.Event()
+        self.over = Flag()
 
     async def run(self) -> None:
         """Work on the batch until it is over, or was cut off.

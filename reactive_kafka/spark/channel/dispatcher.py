@@ -24,6 +24,7 @@ from reactive_kafka.spark.channel.frame_ahead import FrameAhead
 from reactive_kafka.spark.channel.refetch import Fetch
 from reactive_kafka.spark.channel.runner import SparkRunner
 from reactive_kafka.spark.channel.settle import JobContext, RunOutcome
+from reactive_kafka.tasks import Flag
 from reactive_kafka.tracking.tracker import OffsetTracker
 
 # How much of the time of a stop is reserved for ending jobs; at most half of it.
@@ -76,7 +77,7 @@ class SparkDispatcher(ChannelWorkers):
         self._not_before = -inf
         self._is_running = False
         self._is_closed = False
-        self._changed = asyncio.Event()
+        self._changed = Flag()
 
     def keep(self, partition: TopicPartition, records: Any) -> Any:
         if isinstance(records, range):

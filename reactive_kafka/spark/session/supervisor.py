@@ -15,6 +15,7 @@ import anyio
 from reactive_kafka.backoff import Backoff
 from reactive_kafka.spark.batches.blame import reason_of
 from reactive_kafka.spark.session.blocking import CallResult, CallThreads, Session, SessionMaker
+from reactive_kafka.tasks import Flag
 
 logger = logging.getLogger("reactive_kafka.spark")
 
@@ -71,13 +72,13 @@ class OpenSession:
         # Checks that were answered.
         self.checks = 0
         # Set when the next check should be made at once.
-        self.hurry = asyncio.Event()
+        self.hurry = Flag()
         # The driver has not answered in time.
         self.hangs = False
         # Why a job might not run. Small jobs are tried until one works.
         self.doubt: str | None = STARTING
         # Set when a doubt comes up; cleared when a small job is started because of it.
-        self.doubted = asyncio.Event()
+        self.doubted = Flag()
         self.doubted.set()
         # Why we end it although its driver lives.
         self.ended_for: str | None = None
@@ -170,7 +171,7 @@ class Supervisor:
         # Threads for questions and orders to the driver, which must not wait behind jobs.
         self.control = CallThreads("spark-control")
         self._limits = limits
-        self._up = asyncio.Event()
+        self._up = Flag()
         self._opening: asyncio.Future[CallResult[Session]] | None = None
         self._start_reason = STARTING
         self.current: OpenSession | None = None

@@ -11,6 +11,7 @@ from asyncio import Future, IncompleteReadError
 from collections.abc import Callable
 
 from reactive_kafka.broker.aiokafka.connections.frames import LENGTH_BYTES, Frames
+from reactive_kafka.tasks import Flag
 
 Frame = bytes | bytearray
 
@@ -32,7 +33,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._receive: Callable[[Frame], None] | None = None
         self._tell_end: Callable[[Exception], None] | None = None
         self._end_error: Exception | None = None
-        self._may_write = asyncio.Event()
+        self._may_write = Flag()
         self._may_write.set()
 
     @property

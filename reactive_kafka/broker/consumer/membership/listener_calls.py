@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -14,6 +13,7 @@ from reactive_kafka.broker.consumer.membership.rebalance_steps import (
     LoseStep,
     RebalanceStep,
 )
+from reactive_kafka.tasks import Flag
 
 
 class SteppingMember(Protocol):
@@ -49,7 +49,7 @@ class ListenerCalls:
         self._reader = reader
         self._note_change = note_change
         self._prepare = prepare
-        self._may_have_step = asyncio.Event()
+        self._may_have_step = Flag()
         self._raised: Exception | None = None
 
     def wake(self) -> None:

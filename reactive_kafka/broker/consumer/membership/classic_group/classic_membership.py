@@ -52,6 +52,7 @@ from reactive_kafka.errors import (
     FatalBrokerError,
 )
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import Flag
 
 WAITS = Backoff(0.1, 2.0)
 """Between requests that are refused or not answered."""
@@ -96,7 +97,7 @@ class ClassicGroupMembership:
         self._reader = reader
         self._max_poll_interval_s = max_poll_interval_s
         self._waits = Waits(WAITS)
-        self._send_now = asyncio.Event()
+        self._send_now = Flag()
         self._calls = ListenerCalls(member, reader, self._send_now.set)
         self._tasks = MemberTasks()
         self._polled_at = inf

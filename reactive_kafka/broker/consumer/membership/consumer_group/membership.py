@@ -39,6 +39,7 @@ from reactive_kafka.errors import (
     FatalBrokerError,
     TransientBrokerError,
 )
+from reactive_kafka.tasks import Flag
 
 WAITS = Backoff(0.1, 2.0)
 """Between heartbeats that are refused or not answered."""
@@ -79,7 +80,7 @@ class ConsumerGroupMembership:
         self._reader = reader
         self._max_poll_interval_s = max_poll_interval_s
         self._waits = Waits(WAITS)
-        self._beat_now = asyncio.Event()
+        self._beat_now = Flag()
         self._calls = ListenerCalls(member, reader, self._beat_now.set, self._learn_names)
         self._tasks = MemberTasks()
         self._polled_at = inf
