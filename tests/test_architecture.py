@@ -26,7 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "records",
         "clock",
         "backoff",
-        "installed_version",
+        "version",
         "subscription",
         "wire",
         "state_table",

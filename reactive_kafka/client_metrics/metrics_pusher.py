@@ -25,8 +25,8 @@ from reactive_kafka.client_metrics.rebalance_times import TimedRebalances
 from reactive_kafka.client_metrics.wanted_points import PushedSums, without_partitions
 from reactive_kafka.clock import Clock
 from reactive_kafka.errors import describe
-from reactive_kafka.installed_version import installed_version
 from reactive_kafka.observe.facts import ChannelFacts
+from reactive_kafka.version import VERSION
 
 logger = logging.getLogger("reactive_kafka.client_metrics")
 
@@ -173,7 +173,7 @@ class MetricsPusher:
             reading = Reading(
                 points=points,
                 resource=labels,
-                scope=(SCOPE, installed_version() or ""),
+                scope=(SCOPE, VERSION),
                 began_ns=round(began * _NS),
                 at_ns=round(at * _NS),
                 is_delta=subscription.is_delta,

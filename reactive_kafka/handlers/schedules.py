@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, tzinfo
 from typing import Protocol
-from zoneinfo import ZoneInfo
 
 from reactive_kafka.config.kinds import SOME_TIME
 from reactive_kafka.errors import ConfigError, MissingExtraError
@@ -169,6 +168,9 @@ def _zone(name: object) -> tzinfo | None:
     # A system without time zone data has UTC all the same.
     if name == "UTC":
         return UTC
+    # Here, because it takes a quarter of a megabyte, and few applications have jobs with a zone.
+    from zoneinfo import ZoneInfo
+
     try:
         return ZoneInfo(name) if isinstance(name, str) else None
     except (KeyError, ValueError, OSError):

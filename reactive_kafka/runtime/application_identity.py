@@ -7,8 +7,8 @@ import socket
 import sys
 from pathlib import Path
 
-from reactive_kafka.installed_version import installed_version
 from reactive_kafka.observe.facts import ApplicationIdentity
+from reactive_kafka.version import VERSION
 
 
 def identity_of(module: str, name: str | None, uptime_s: float | None) -> ApplicationIdentity:
@@ -26,7 +26,7 @@ def identity_of(module: str, name: str | None, uptime_s: float | None) -> Applic
     return ApplicationIdentity(
         name=name or module or "application",
         version=own_version if isinstance(own_version, str) else None,
-        library_version=installed_version() or "unknown",
+        library_version=VERSION,
         host=socket.gethostname(),
         pid=os.getpid(),
         uptime_s=uptime_s,

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from reactive_kafka.config.tables import TracingSettings
-from reactive_kafka.installed_version import installed_version
 from reactive_kafka.observe.events.base import SafeCaller
 from reactive_kafka.tracing.attributes import NAME, SCHEMA_URL, Attributes
 from reactive_kafka.tracing.tracer import is_installed
+from reactive_kafka.version import VERSION
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
@@ -51,7 +51,7 @@ def meter_of(settings: TracingSettings) -> MessagingMeter | None:
     # Until an application sets a provider there is one of the API itself, whose class is private.
     if type(provider).__module__.startswith("opentelemetry.metrics"):
         return None
-    meter = provider.get_meter(NAME, installed_version(), schema_url=SCHEMA_URL)
+    meter = provider.get_meter(NAME, VERSION, schema_url=SCHEMA_URL)
     if isinstance(meter, NoOpMeter):
         # The SDK gives such a meter if OTEL_SDK_DISABLED is set.
         return None

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from reactive_kafka.config.tables import TracingSettings
 from reactive_kafka.errors import MissingExtraError, describe
-from reactive_kafka.installed_version import installed_version
 from reactive_kafka.observe.events.base import SafeCaller
 from reactive_kafka.observe.facts import DurationHistogram, TraceExemplar
 from reactive_kafka.records import HeaderPairs
@@ -28,6 +27,7 @@ from reactive_kafka.tracing.attributes import (
     position_attributes,
 )
 from reactive_kafka.verdicts.later import failure_in
+from reactive_kafka.version import VERSION
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -50,7 +50,7 @@ def tracing_of(settings: TracingSettings) -> Tracing | None:
     provider = get_tracer_provider()
     if isinstance(provider, ProxyTracerProvider | NoOpTracerProvider):
         return None
-    tracer = provider.get_tracer(NAME, installed_version(), schema_url=SCHEMA_URL)
+    tracer = provider.get_tracer(NAME, VERSION, schema_url=SCHEMA_URL)
     if isinstance(tracer, NoOpTracer):
         # The SDK gives such a tracer if OTEL_SDK_DISABLED is set.
         return None

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from reactive_kafka.broker.jars import KAFKA_VERSION
+from reactive_kafka.version import VERSION
 from tests.harness.other_kafkas import OTHER_VERSIONS
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +69,10 @@ def test_the_page_names_the_versions_that_are_allowed() -> None:
     assert "| 0.14 and 0.15 |" in row("aiokafka")
     assert "pyspark>=4.0,<4.2" in PROJECT["optional-dependencies"]["spark"]
     assert "| 4.0 and 4.1 |" in row("PySpark")
+
+
+def test_the_package_says_the_version_with_which_it_is_built() -> None:
+    assert PROJECT["version"] == VERSION
 
 
 def test_the_changelog_begins_with_the_version_that_is_next_and_is_short() -> None:

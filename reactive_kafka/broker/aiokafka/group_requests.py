@@ -33,8 +33,8 @@ from reactive_kafka.broker.wire.errors import MessageEncodeError
 from reactive_kafka.broker.wire.requests import ANY, Answer, Request, call
 from reactive_kafka.broker.wire.schema import Api, versions_of
 from reactive_kafka.errors import FatalBrokerError, TransientBrokerError
-from reactive_kafka.installed_version import installed_version
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.version import VERSION
 
 JOINING = "joining"
 """The connection for requests that are answered when all members have sent theirs.
@@ -238,7 +238,7 @@ async def cluster_features(client: KafkaClient) -> Iterable[Mapping[str, Any]]:
     """
     values = {
         "client_software_name": "reactive-kafka",
-        "client_software_version": installed_version() or "unknown",
+        "client_software_version": VERSION,
     }
     doing = "asking a broker for its features"
     answer = await _ask_any(client, API_VERSIONS, values, ANY, doing)
