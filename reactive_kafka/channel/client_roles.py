@@ -44,15 +44,12 @@ def client_roles(
 
     These are its consumers, and one more if failed records are retried with a delay.
     """
-    share = replace(settings, max_in_flight=max(1, settings.max_in_flight // settings.consumers))
-    if settings.max_in_flight_bytes is not None:
-        most_bytes = max(1, settings.max_in_flight_bytes // settings.consumers)
-        share = replace(share, max_in_flight_bytes=most_bytes)
+    share = settings if settings.consumers == 1 else _share_of(settings)
     most = max(1, settings.most_uncommitted // settings.consumers)
     found = [
         ClientRole(
             name=settings.name if number == 1 else f"{settings.name}-{number}",
-            settings=replace(share, client=_own_instance(settings.client, number)),
+            settings=_own_instance(share, number),
             most_uncommitted=most,
             strategy=strategy,
             hooks=hooks,
@@ -64,12 +61,23 @@ def client_roles(
     return found
 
 
-def _own_instance(client: Mapping[str, object], number: int) -> Mapping[str, object]:
-    """Return client properties in which each consumer has another ``group_instance_id``."""
-    instance = client.get("group_instance_id")
+def _share_of(settings: IncomingSettings) -> IncomingSettings:
+    """Return settings in which one of several consumers has its share of the channel's limits."""
+    share = replace(settings, max_in_flight=max(1, settings.max_in_flight // settings.consumers))
+    if settings.max_in_flight_bytes is None:
+        return share
+    most_bytes = max(1, settings.max_in_flight_bytes // settings.consumers)
+    return replace(share, max_in_flight_bytes=most_bytes)
+
+
+def _own_instance(settings: IncomingSettings, number: int) -> IncomingSettings:
+    """Return settings in which each consumer has another ``group_instance_id``."""
+    instance = settings.client.get("group_instance_id")
     if instance is None or number == 1:
-        return client
-    return {**client, "group_instance_id": f"{instance}-{number}"}
+        return settings
+    return replace(
+        settings, client={**settings.client, "group_instance_id": f"{instance}-{number}"}
+    )
 
 
 def group_of_retries(settings: IncomingSettings) -> str:

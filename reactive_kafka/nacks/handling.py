@@ -398,7 +398,7 @@ class FailureHandling:
             task = asyncio.current_task()
             # For the type checker.
             assert task is not None  # noqa: S101
-            partition.writing.add(task)
+            partition.writing[index] = task
             try:
                 if not tracker.is_closed:
                     await self._finish(nack, failed, decision)
@@ -411,7 +411,7 @@ class FailureHandling:
             finally:
                 nack.change("task_ended")
                 del partition.nacks[index]
-                partition.writing.discard(task)
+                partition.writing.pop(index, None)
                 if not answer.done():
                     answer.set_result(nack.took_effect)
 

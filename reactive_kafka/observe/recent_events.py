@@ -6,7 +6,6 @@ counted in one entry.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Literal
@@ -67,7 +66,7 @@ class RecentEvents:
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
         # Channel -> kind -> key of the event -> entry, the last entry at the end.
-        self._entries: dict[str, dict[EntryKind, OrderedDict[Hashable, TimelineEntry]]] = {}
+        self._entries: dict[str, dict[EntryKind, dict[Hashable, TimelineEntry]]] = {}
         self._errors: dict[str, LastError] = {}
 
     def on(self, event: Event) -> None:
@@ -87,7 +86,7 @@ class RecentEvents:
             self._errors[event.channel] = LastError(
                 at=at, type=kind_of_error, text=text[:TEXT_LENGTH], record=_record(event)
             )
-        entries = self._entries[event.channel].setdefault(kind, OrderedDict())
+        entries = self._entries[event.channel].setdefault(kind, {})
         key = _key(event)
         before = entries.pop(key, None)
         entries[key] = TimelineEntry(
@@ -97,7 +96,7 @@ class RecentEvents:
             count=1 if before is None else before.count + 1,
         )
         if len(entries) > MOST_ENTRIES:
-            entries.popitem(last=False)
+            del entries[next(iter(entries))]
 
     def last_error(self, channel: str) -> LastError | None:
         """Return the last failure of a channel, None if there was none."""

@@ -189,7 +189,7 @@ class OffsetTracker:
         # -- counting a long window, see unsettled
         # Records before this arrival number are settled, but for those in the list.
         self._unsettled_before = 0
-        self._unsettled_indexes = list[int]()
+        self._unsettled_indexes: Sequence[int] = ()
 
     # -- delivery
 
@@ -673,7 +673,8 @@ class OffsetTracker:
         count = len(remembered) + len(flags) - since - flags.count(SETTLED, since)
         if len(flags) - since > max(self.LONG_WINDOW, 8 * count):
             end = base + len(flags)
-            remembered += compress(range(base + since, end), flags[since:].translate(NOT_SETTLED))
+            found = compress(range(base + since, end), flags[since:].translate(NOT_SETTLED))
+            self._unsettled_indexes = [*remembered, *found]
             self._unsettled_before = end
         return count
 

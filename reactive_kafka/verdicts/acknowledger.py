@@ -208,7 +208,7 @@ class PartitionVerdicts:
     Attributes:
         channel: What the partitions of the channel share. It has what takes the nacks.
         nacks: Arrival number -> the answer of a nack that is being carried out.
-        writing: The tasks that carry out those nacks.
+        writing: Arrival number -> the task that carries out that nack.
         origins: Arrival number -> a record that values in memory channels were made of.
         row: What the checkpoint store keeps for the partition.
     """
@@ -216,7 +216,7 @@ class PartitionVerdicts:
     def __init__(self, tracker: OffsetTracker, channel: Acknowledger) -> None:
         self.channel = channel
         self.nacks: dict[int, Future[bool]] = {}
-        self.writing: set[asyncio.Task[object]] = set()
+        self.writing: dict[int, asyncio.Task[object]] = {}
         self.origins: dict[int, ValueOrigin] = {}
         self.row: Any = None
         self._tracker = tracker
@@ -324,7 +324,7 @@ class PartitionVerdicts:
     def gone(self) -> None:
         """The partition is not ours any more: another owner settles and commits its records."""
         self.channel.count_acks(self._tracker)
-        for task in self.writing:
+        for task in self.writing.values():
             task.cancel()
         self._failure = self.channel.failure or self._failure
         waiters = self._waiters

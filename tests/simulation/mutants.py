@@ -1815,7 +1815,7 @@ MUTANTS = (
     Mutant(
         "the tasks of nacks are kept for ever",
         NACKS,
-        "                partition.writing.discard(task)\n",
+        "                partition.writing.pop(index, None)\n",
         "",
         "rounds",
     ),
@@ -2079,8 +2079,8 @@ MUTANTS = (
     Mutant(
         "each of several clients may have all bytes of the channel",
         "channel/client_roles.py",
-        "        most_bytes = max(1, settings.max_in_flight_bytes // settings.consumers)",
-        "        most_bytes = settings.max_in_flight_bytes",
+        "    most_bytes = max(1, settings.max_in_flight_bytes // settings.consumers)",
+        "    most_bytes = settings.max_in_flight_bytes",
     ),
     Mutant(
         "a planned range that has no room for bytes never comes whole",

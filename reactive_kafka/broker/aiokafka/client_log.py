@@ -85,6 +85,10 @@ def as_ours() -> Iterator[None]:
 
     That includes the tasks that start in the block.
     """
+    if is_ours.get():
+        # Each change makes a new context, which the tasks and timers of the block would keep.
+        yield
+        return
     kept = is_ours.set(True)
     try:
         yield

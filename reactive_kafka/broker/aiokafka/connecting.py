@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import aiokafka.errors as kafka_errors
@@ -65,7 +64,7 @@ async def connect(
         is_ours.reset(log_token)
 
 
-def _explain(error: BrokerError, failures: deque[ConnectFailure], protocol: str | None) -> str:
+def _explain(error: BrokerError, failures: Sequence[ConnectFailure], protocol: str | None) -> str:
     """Return the error's text with the reasons of the last failed attempts."""
     cause = error.__cause__
     reasons = list(dict.fromkeys(failure.text for failure in failures))[-MOST_REASONS:]

@@ -7,7 +7,6 @@ import logging
 import random
 import time
 from asyncio import Future
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
@@ -87,7 +86,7 @@ class KafkaClient:
     ) -> None:
         self.settings = settings
         self.cluster = cluster or ClusterMetadata(metadata_max_age_ms=settings.metadata_max_age_ms)
-        self.failures: deque[ConnectFailure] = deque(maxlen=MOST_FAILURES)
+        self.failures: list[ConnectFailure] = []
         self.last_failure: ConnectFailure | None = None
         self._deadlines = deadlines
         self._on_connected = on_connected
@@ -437,6 +436,7 @@ class KafkaClient:
             if problem:
                 failure = failure._replace(text=f"{failure.text}; {problem}")
             self.failures.append(failure)
+            del self.failures[:-MOST_FAILURES]
             if is_advertised:
                 self.last_failure = failure
             logger.debug("cannot connect to %s", failure.text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from aiokafka.cluster import ClusterMetadata
@@ -19,8 +19,9 @@ class _PartitionRow(NamedTuple):
     error_code: int
     partition: int
     leader: int
-    replicas: list[int]
-    in_sync_replicas: list[int]
+    # Nobody asks for them, and each channel would keep two lists for each of its partitions.
+    replicas: Sequence[int] = ()
+    in_sync_replicas: Sequence[int] = ()
 
 
 class _TopicRow(NamedTuple):
@@ -61,8 +62,6 @@ def update_cluster(cluster: ClusterMetadata, metadata: Mapping[str, Any]) -> Non
                     row["error_code"],
                     row["partition_index"],
                     row["leader_id"],
-                    row["replica_nodes"],
-                    row["isr_nodes"],
                 )
                 for row in topic["partitions"]
             ],

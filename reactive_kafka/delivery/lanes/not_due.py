@@ -7,6 +7,9 @@ from math import inf
 
 from reactive_kafka.records import RawRecord
 
+_Held = tuple[float, int, RawRecord]
+_NEVER = -inf
+
 
 class NotDue:
     """The records of one partition that wait until they are due; ``len`` counts them."""
@@ -14,15 +17,18 @@ class NotDue:
     __slots__ = ("_due", "_latest")
 
     def __init__(self) -> None:
-        # A heap of (due, arrival number, record).
-        self._due: list[tuple[float, int, RawRecord]] = []
-        self._latest = -inf
+        # A heap of (due, arrival number, record). Only partitions of retry topics ever have one.
+        self._due: list[_Held] | tuple[()] = ()
+        # When the last record that was held in order is due.
+        self._latest = _NEVER
 
     def hold(self, record: RawRecord, index: int, due: float, *, in_order: bool = False) -> None:
         """Keep a record until *due*; with *in_order* at least as long as those held before it."""
         if in_order:
             due = max(due, self._latest)
             self._latest = due
+        if not self._due:
+            self._due = []
         heappush(self._due, (due, index, record))
 
     def take(self, now: float) -> list[tuple[RawRecord, int]]:
@@ -35,10 +41,12 @@ class NotDue:
 
     def remove(self, index: int) -> RawRecord | None:
         """Forget the record with this arrival number, and return it; None: it is not held."""
-        for place, (_, held, record) in enumerate(self._due):
-            if held == index:
-                del self._due[place]
-                heapify(self._due)
+        for held in self._due:
+            _, number, record = held
+            if number == index:
+                rest = [other for other in self._due if other is not held]
+                heapify(rest)
+                self._due = rest
                 return record
         return None
 
@@ -49,7 +57,7 @@ class NotDue:
 
     def clear(self) -> None:
         """Forget all records."""
-        self._due.clear()
+        self._due = ()
 
     def __len__(self) -> int:
         return len(self._due)

@@ -11,7 +11,7 @@ lost, its string is used up when the next assignment finds it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from reactive_kafka.records import Committed, TopicPartition
@@ -101,6 +101,10 @@ class MetadataPolicy:
         return longest > 0
 
 
+NO_COMMITS: Mapping[int, PendingCommit] = {}
+"""No commit is of unknown outcome: so it is for nearly all partitions, nearly all the time."""
+
+
 class OffsetMetadata:
     """The string that is stored with the position of one partition."""
 
@@ -133,7 +137,7 @@ class OffsetMetadata:
         # Position and number of settled records whose acks are stored, or need no commit.
         self._acks_stored_at: tuple[int, int] | None = None
         # Position -> the commit of unknown outcome.
-        self._unanswered: dict[int, PendingCommit] = {}
+        self._unanswered = NO_COMMITS
         # An assignment has found other plans than the tracker's: a late commit overwrote them.
         self.lost_plans = False
 
@@ -149,7 +153,7 @@ class OffsetMetadata:
         tracker.texts = UserMetadata(is_exact=self._policy.is_exact, later=later)
         self.early = None
         self._acks_stored_at = None
-        self._unanswered = {}
+        self._unanswered = NO_COMMITS
         self.lost_plans = False
 
     def starts_elsewhere(self, tracker: OffsetTracker) -> None:
@@ -189,7 +193,7 @@ class OffsetMetadata:
         plans = () if tracker is None else tracker.planned_beyond(self._known.offset)
         self.lost_plans = bool(plans) and stored_plans != plans
         unanswered = self._unanswered
-        self._unanswered = {}
+        self._unanswered = NO_COMMITS
         if tracker is not None and stored is not None and stored.offset in unanswered:
             # It was stored after all.
             _use_up(unanswered[stored.offset], tracker)
@@ -199,7 +203,7 @@ class OffsetMetadata:
         self._known = None
         self._user = None
         self._acks_stored_at = None
-        self._unanswered = {}
+        self._unanswered = NO_COMMITS
         self.lost_plans = False
 
     @property
@@ -346,7 +350,7 @@ class OffsetMetadata:
         """The broker has stored it, and the partition is still ours: the group has it."""
         self._known = due.stored
         self._user = Committed(due.position, due.user)
-        self._unanswered = {}
+        self._unanswered = NO_COMMITS
         self.lost_plans = False
         if due.settled >= 0:
             self._acks_stored_at = (due.position, due.settled)
@@ -361,7 +365,7 @@ class OffsetMetadata:
         """It is not known whether it was stored."""
         self._known = None
         if due.is_new:
-            self._unanswered[due.position] = due
+            self._unanswered = {**self._unanswered, due.position: due}
 
 
 def _use_up(due: PendingCommit, tracker: OffsetTracker) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from asyncio import Future, Transport
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum, auto
 from functools import lru_cache
@@ -79,7 +78,7 @@ class BrokerConnection:
         answer_timeout_s: How long the answers to the next requests are waited for.
         fetch_session: The session of the fetches that this connection sends.
         unanswered: The requests that the broker has not answered, in their order. It answers them
-            one after the other.
+            one after the other. They are few, so this is no deque.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class BrokerConnection:
         self.port = port
         self.answer_timeout_s = settings.request_timeout_s
         self.fetch_session = FetchSession()
-        self.unanswered: deque[SentRequest] = deque()
+        self.unanswered: list[SentRequest] = []
         self._settings = settings
         self._on_close = on_close
         # None: it was never open.
@@ -240,7 +239,7 @@ class BrokerConnection:
         self._abort = self._transport.abort
         self._transport = None
         unanswered = self.unanswered
-        self.unanswered = deque()
+        self.unanswered = []
         for sent in unanswered:
             if not sent.answer.done():
                 closed = kafka_errors.KafkaConnectionError(
@@ -313,7 +312,7 @@ class BrokerConnection:
             content_buffer = BytesIO(frame)
             request.parse_response_header(content_buffer)
             answer.set_result(request.RESPONSE_TYPE.decode(content_buffer))
-        self.unanswered.popleft()
+        self.unanswered.pop(0)
 
     def _receive_another(self, number_in_answer: int, number: int, answer: Future[Any]) -> None:
         """Close the connection: this is the answer to another request than the first one."""
@@ -326,7 +325,7 @@ class BrokerConnection:
 
     def _send_again(self, fetch: PreparedFetch) -> None:
         """Send an answered fetch again on behalf of its caller, who keeps waiting."""
-        _, _, answer = self.unanswered.popleft()
+        _, _, answer = self.unanswered.pop(0)
         number = self._next_number()
         self.unanswered.append(SentRequest(number, fetch, answer))
         try:

@@ -97,7 +97,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         why: Exception | None = None
         try:
             while frames.whole and self._receive is not None:
-                self.last_frame = frames.whole.popleft()
+                self.last_frame = frames.whole.pop(0)
                 self._receive(self.last_frame)
         except Exception as error:
             why = error

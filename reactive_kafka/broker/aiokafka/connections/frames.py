@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from struct import Struct
 
 SMALL_BYTES = 4 << 10
@@ -27,7 +26,9 @@ class Frames:
     """
 
     def __init__(self) -> None:
-        self.whole: deque[bytes | bytearray] = deque()
+        # Those that nobody has taken yet, the oldest first. Seldom more than one, and an empty list
+        # is a tenth of an empty deque.
+        self.whole: list[bytes | bytearray] = []
         # Set if the stream cannot be Kafka's. Then nothing more is cut.
         self.error: ValueError | None = None
         # Only while something is read: most connections wait nearly all the time, and a channel has
