@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,9 +42,8 @@ class WorkerPlaces:
         self._taken = 0
         # Worker -> completed when it has work; False: it ends.
         self._idle: dict[Worker, Future[bool]] = {}
-        # Workers that are done waiting for something else, and have no place yet, the first to get
-        # one first. They are few, so this is no deque.
-        self.returning: list[Worker] = []
+        # Workers that are done waiting for something else, and have no place yet.
+        self.returning: deque[Worker] = deque()
 
     def serve(self, *, start_worker: Callable[[], None], place_is_free: Callable[[], None]) -> None:
         """Serve a pool from now on.
@@ -157,7 +157,7 @@ class WorkerPlaces:
     def pass_on(self, worker: Worker) -> bool:
         """Give the place of a free worker to one that waits for a place; False if none does."""
         while self.returning:
-            other = self.returning.pop(0)
+            other = self.returning.popleft()
             # In any other state it was abandoned meanwhile.
             if other.state is WorkerState.RETURNING:
                 self.change(worker, "end")
@@ -187,7 +187,7 @@ class WorkerPlaces:
         Without that a worker could wait for ever: only workers that end or rest pass places on.
         """
         while self.returning:
-            other = self.returning.pop(0)
+            other = self.returning.popleft()
             if other.state is WorkerState.RETURNING:
                 self._resume(other)
                 return
@@ -199,7 +199,7 @@ class WorkerPlaces:
             _, waiter = self._idle.popitem()
             answer(waiter, False)
         while self.returning:
-            other = self.returning.pop(0)
+            other = self.returning.popleft()
             if other.state is WorkerState.RETURNING:
                 self._resume(other)
 
