@@ -8,6 +8,7 @@ import pytest
 from reactive_kafka import TopicPartition
 from reactive_kafka.observe import events
 from reactive_kafka.observe.events import (
+    ChannelFailed,
     Event,
     Observers,
     OffsetReset,
@@ -70,6 +71,27 @@ def test_a_broken_observer_disturbs_neither_the_others_nor_the_application(
     observers.on(ignored(18))
     assert first.seen == last.seen == [ignored(17), ignored(18)]
     assert capsys.readouterr().err.count("OSError: the sink is full") == 1
+
+
+def test_events_are_equal_and_shown_by_their_fields() -> None:
+    one, same, other = ignored(17), ignored(17), ignored(18)
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != other
+    assert one.__eq__("another kind of thing") is NotImplemented
+    assert repr(one) == (
+        f"RecordIgnored(channel='orders', partition={ORDERS_0!r}, offset=17, "
+        "reason='ValueError: no amount', error=None)"
+    )
+
+
+def test_the_error_that_an_event_carries_does_not_count_when_events_are_compared() -> None:
+    failed = [
+        ChannelFailed(channel="orders", reason="it is full", error=error)
+        for error in (OSError(1), None)
+    ]
+    assert failed[0] == failed[1]
+    assert hash(failed[0]) == hash(failed[1])
 
 
 def test_every_event_is_imported_from_one_place() -> None:

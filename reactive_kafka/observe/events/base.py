@@ -17,7 +17,7 @@ _Event = TypeVar("_Event", bound="Event")
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class Event:
     """Something that happened, in the application as a whole unless it names a channel."""
 
@@ -26,6 +26,21 @@ class Event:
     template: ClassVar[str] = ""
     # Two events of one class are repeats if all of these fields are equal.
     identity: ClassVar[tuple[str, ...]] = ()
+
+    # A dataclass would write these three for each of eighty classes, which is half a megabyte of
+    # code in each process.
+
+    def __repr__(self) -> str:
+        shown = (f"{one.name}={getattr(self, one.name)!r}" for one in fields(self))
+        return f"{type(self).__qualname__}({', '.join(shown)})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._compared() == other._compared()
+
+    def __hash__(self) -> int:
+        return hash(self._compared())
 
     def text(self) -> str:
         """One sentence for people."""
@@ -42,6 +57,9 @@ class Event:
     def loudness(self) -> Level:
         """The level of this event; events of one class may differ."""
         return self.level
+
+    def _compared(self) -> tuple[object, ...]:
+        return tuple(getattr(self, one.name) for one in fields(self) if one.compare)
 
     def _filled(self, **more: str) -> str:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -67,7 +85,7 @@ def event(
         kind.template = template
         kind.level = level or kind.level
         kind.identity = (*kind.identity, *identity)
-        return dataclass(frozen=True, slots=True, kw_only=True)(kind)
+        return dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)(kind)
 
     return make
 
