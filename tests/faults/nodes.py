@@ -191,4 +191,4 @@ def throttled(seconds: float) -> Fault:
 
 def _quotas(cluster: KafkaCluster, *change: str) -> None:
     entity = ("--entity-type", "clients", "--entity-default")
-    cluster.tool("kafka.admin.ConfigCommand", "--alter", *change, *entity)
+    cluster.tool("org.apache.kafka.tools.ConfigCommand", "--alter", *change, *entity)

@@ -167,7 +167,7 @@ async def test_a_log_that_an_unclean_election_has_cut_off_is_noticed_counted_and
 
 def set_config(cluster: KafkaCluster, topic: str, setting: str) -> None:
     where = ("--entity-type", "topics", "--entity-name", topic)
-    cluster.tool("kafka.admin.ConfigCommand", "--alter", "--add-config", setting, *where)
+    cluster.tool("org.apache.kafka.tools.ConfigCommand", "--alter", "--add-config", setting, *where)
 
 
 def elect_unclean(cluster: KafkaCluster, topic: str) -> None:
