@@ -311,9 +311,9 @@ class Channel:
     def ack_up_to(self, message: Message[Any], metadata: str | None = None) -> Future[bool]:
         """Ack a message, and every message delivered before it in its partition.
 
-        Nacked messages stay with their failure strategy. With ``ordering = "key"`` or
-        ``"unordered"`` earlier records may still be queued: they are handled as usual. Callable
-        from any thread.
+        Messages that wait for their next attempt are acked, too. Nacked messages stay with their
+        failure strategy. With ``ordering = "key"`` or ``"unordered"`` earlier records may still be
+        queued, or wait for their schema: they are handled as usual. Callable from any thread.
 
         Args:
             metadata: As for :meth:`reactive_kafka.Message.ack`.

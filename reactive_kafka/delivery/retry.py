@@ -23,6 +23,7 @@ from reactive_kafka.errors import (
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.observe.events import HandlerRetried, RecordPostponed
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.tracker import NOT_STARTED
 from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.ageing import clock_stopped
 from reactive_kafka.verdicts.channel_context import ChannelContext
@@ -222,15 +223,25 @@ class Retries:
     async def schema_arrives(
         self, worker: Worker, messages: Sequence[Message[Any]], missing: SchemaMissing
     ) -> bool:
-        """Wait until the registry has answered about a schema; False: the records were put back.
+        """Wait until the registry has answered about a schema.
 
-        The registry is responsible for this wait, so it counts as no attempt, and the records,
-        which no handler has got, do not age.
+        The registry is responsible for this wait, so it counts as no attempt. No handler has got
+        the records: they do not age, and an ack of all records up to a later one is not for them.
+
+        Returns:
+            False if there is nothing to decode: the records were put back, or have their verdicts.
         """
         worker.messages = messages
+        for message in messages:
+            message.tracker.start_range(message.index, 1, NOT_STARTED)
         with clock_stopped(messages, self._clock.monotonic):
             is_here = await self._waits.until(worker, messages, missing.arrives())
-            return is_here and await self._waits.until_resumed(worker, messages)
+            is_here = is_here and await self._until_resumed(worker, messages)
+        if is_here:
+            now = self._clock.monotonic()
+            for message in messages:
+                message.tracker.start_range(message.index, 1, now)
+        return is_here
 
     async def fail(
         self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException
@@ -364,7 +375,7 @@ class Retries:
     async def _until_later(
         self, worker: Worker, messages: Sequence[Message[Any]], later: Later
     ) -> bool:
-        """Wait as long as the handler has asked for; False: the records were given back."""
+        """Wait as long as the handler has asked for; False: there is no call to make."""
         trouble = self._troubles[worker]
         trouble.later = later
         trouble.due = self._clock.monotonic() + later.delay_s
@@ -403,7 +414,7 @@ class Retries:
         *,
         ages: bool = False,
     ) -> bool:
-        """Wait *wait_s* seconds and until the end of a pause; False: the records were given back.
+        """Wait *wait_s* seconds and until the end of a pause; False: there is no attempt.
 
         Args:
             ages: The records age for *wait_s* seconds. They never age for a pause.
@@ -416,7 +427,10 @@ class Retries:
         return is_due and await self._until_resumed(worker, messages)
 
     async def _until_resumed(self, worker: Worker, messages: Sequence[Message[Any]]) -> bool:
-        """Wait until no pause holds the next attempt; False: the records were given back."""
+        """Wait until no pause holds the next attempt; False: there is no attempt.
+
+        Either the records were given back, or all have their verdicts.
+        """
         with clock_stopped(messages, self._clock.monotonic):
             return await self._waits.until_resumed(worker, messages)
 

@@ -79,7 +79,9 @@ class OffsetTracker:
     """
 
     __slots__ = (
+        "_at_verdict",
         "_book",
+        "_had",
         "_stopped_since",
         "_unsettled_before",
         "_unsettled_indexes",
@@ -109,7 +111,6 @@ class OffsetTracker:
         "started",
         "texts",
         "uncommitted_from",
-        "unqueue",
     )
 
     LONG_WINDOW = 8192
@@ -179,8 +180,10 @@ class OffsetTracker:
         self.kept: AckMap | None = None
         # The user's strings that wait to be stored.
         self.texts = UserMetadata()
-        # Takes a record out of its lane. None: no record that a handler had was put back there.
-        self.unqueue: Callable[[int], object] | None = None
+        # Arrival number -> called with it at the verdict of a record that waits for another call.
+        self._at_verdict: dict[int, Callable[[int], object]] = {}
+        # Records that handlers have had, and that were put back into their lane.
+        self._had: set[int] = set()
         # The verdicts of this partition, which answer those who wait; set where they are made.
         self.owner: object = None
         # None while nothing was planned.
@@ -242,6 +245,8 @@ class OffsetTracker:
         self.base += done
         self.settled_before += done
         self.offsets.forget_before(self.base)
+        if self._had:
+            self._had = {index for index in self._had if index >= self.base}
 
     def close(self) -> None:
         """End the assignment: nothing is tracked any more, and every later verdict is refused."""
@@ -261,7 +266,8 @@ class OffsetTracker:
         self._stopped_since = {}
         self.offsets = RecordOffsets()
         self.sizes = None
-        self.unqueue = None
+        self._at_verdict = {}
+        self._had = set()
         self._book = None
 
     @property
@@ -277,8 +283,27 @@ class OffsetTracker:
         if place >= 0:
             self.started[place : place + count] = array("d", [now]) * count
 
+    def has_started(self, index: int) -> bool:
+        """Return whether a handler has a record of the window, or the application kept it."""
+        self.catch_up()
+        place = index - self.base
+        return 0 <= place < len(self.started) and self.started[place] != NOT_STARTED
+
+    def put_back(self, index: int, at_verdict: Callable[[int], object]) -> None:
+        """A record waits in its lane again, though later ones may have started.
+
+        If a handler has had it, the application may have kept its message.
+
+        Args:
+            at_verdict: As for :meth:`call_at_verdict`.
+        """
+        if self.has_started(index):
+            self._had.add(index)
+        self.unstart(index)
+        self.call_at_verdict(index, at_verdict)
+
     def unstart(self, index: int) -> None:
-        """A handler has given a record back: it waits again, though later ones may have started."""
+        """A record waits as if no handler had got it, though later ones may have started."""
         self.catch_up()
         place = index - self.base
         if place >= 0:
@@ -389,9 +414,10 @@ class OffsetTracker:
         if run_at < 0:
             return
         if run_at > self.run_first:
-            self._start_run(self.run_first, run_at)
-            self._settle_window(self.run_first, run_at)
+            first = self.run_first
             self.run_first = run_at
+            self._start_run(first, run_at)
+            self._settle_window(first, run_at)
         if run_at >= self.base:
             self.started[run_at - self.base] = self.run_since
 
@@ -409,9 +435,9 @@ class OffsetTracker:
         place = index - self.base
         if place < 0 or self.flags[place]:
             return False
-        if self.unqueue is not None:
-            self._leave_lane(place, place + 1)
         self.flags[place] = SETTLED
+        if self._at_verdict:
+            self._tell_verdict(index)
         return True
 
     def settle_range(self, start: int, stop: int) -> int:
@@ -429,9 +455,11 @@ class OffsetTracker:
             return self._settle_window(self.base, index + 1)
         settled = 0
         for place in range(min(index + 1 - self.base, len(self.flags))):
-            if self.flags[place] == OPEN and self.started[place] != NOT_STARTED:
+            was_had = self.started[place] != NOT_STARTED or self.base + place in self._had
+            if self.flags[place] == OPEN and was_had:
                 self.flags[place] = SETTLED
                 settled += 1
+        self._tell_verdicts(self.base, index + 1)
         return settled
 
     def _settle_window(self, start: int, stop: int) -> int:
@@ -446,8 +474,6 @@ class OffsetTracker:
         if last <= 0:
             return 0
         first = max(first, 0)
-        if self.unqueue is not None:
-            self._leave_lane(first, min(last, len(self.flags)))
         window = self.flags[first:last]
         taken = window.count(OPEN)
         # Slices, because a batch settles many records at once. The first form needs no search.
@@ -455,18 +481,31 @@ class OffsetTracker:
             self.flags[first:last] = SETTLED_FLAG * taken
         elif taken:
             self.flags[first:last] = window.replace(OPEN_FLAG, SETTLED_FLAG)
+        if self._at_verdict:
+            self._tell_verdicts(start, stop)
         return taken
 
-    def _leave_lane(self, first: int, last: int) -> None:
-        """Take records that get their verdict now out of the lane, if they wait there again.
+    def call_at_verdict(self, index: int, told: Callable[[int], object]) -> None:
+        """Call *told* once with the arrival number of a record, at its verdict.
 
-        Otherwise a worker would find a record there that has left the window.
+        The record waits for another call, which a verdict makes needless.
         """
-        # For the type checker.
-        assert self.unqueue is not None  # noqa: S101
-        for place in range(first, last):
-            if self.flags[place] == OPEN and self.started[place] == NOT_STARTED:
-                self.unqueue(self.base + place)
+        self._at_verdict[index] = told
+
+    def forget_at_verdict(self, index: int) -> None:
+        """Call nothing at the verdict of a record: it waits no more."""
+        self._at_verdict.pop(index, None)
+
+    def _tell_verdict(self, index: int) -> None:
+        told = self._at_verdict.pop(index, None)
+        if told is not None:
+            told(index)
+
+    def _tell_verdicts(self, start: int, stop: int) -> None:
+        """Tell of those records from *start* to before *stop* that have their verdict."""
+        for index in [index for index in self._at_verdict if start <= index < stop]:
+            if self.flags[index - self.base] != OPEN:
+                self._tell_verdict(index)
 
     def nack(self, index: int) -> bool:
         """Mark a record as nacked, not as settled; False if it had a verdict, or it is too late."""
@@ -474,9 +513,9 @@ class OffsetTracker:
         place = index - self.base
         if place < 0 or self.flags[place]:
             return False
-        if self.unqueue is not None:
-            self._leave_lane(place, place + 1)
         self.flags[place] = NACKED
+        if self._at_verdict:
+            self._tell_verdict(index)
         return True
 
     def settle_nacked(self, index: int) -> bool:

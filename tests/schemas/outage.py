@@ -25,7 +25,12 @@ class RegistryOutage:
     async def register_bytes(self, *subjects: str) -> None:
         """Register the Avro schema "bytes" for each subject; it gets the id 1."""
         for subject in subjects:
-            assert await self._source.register(subject, Schema("AVRO", '"bytes"')) == 1
+            assert await self.register(subject, '"bytes"') == 1
+
+    async def register(self, subject: str, avro: str) -> int:
+        """Register an Avro schema for a subject; return its id."""
+        schema_id: int = await self._source.register(subject, Schema("AVRO", avro))
+        return schema_id
 
     def begin(self) -> None:
         self._registry.source = _Away()

@@ -299,8 +299,8 @@ MUTANTS = (
     Mutant(
         "a run counts as done up to where it stands",
         TRACKER,
-        "            self._settle_window(self.run_first, run_at)\n            self.run_first = run_at",
-        "            self._settle_window(self.run_first, run_at + 1)\n            self.run_first = run_at",
+        "            self._settle_window(first, run_at)\n        if run_at",
+        "            self._settle_window(first, run_at + 1)\n        if run_at",
     ),
     Mutant(
         "a run that ends takes the failed record along",
@@ -420,8 +420,32 @@ MUTANTS = (
     Mutant(
         "a record that waits to be tried again keeps waiting after its verdict",
         "delivery/lanes/lane.py",
-        "        self.tracker.unqueue = self.remove\n",
-        "",
+        "        self.tracker.put_back(index, self._has_verdict)\n",
+        "        self.tracker.put_back(index, lambda _: None)\n",
+    ),
+    Mutant(
+        "a worker waits for the next attempt of a record that has its verdict",
+        "delivery/workers/waits.py",
+        "        message.tracker.call_at_verdict(message.index, told)\n",
+        "        pass\n",
+    ),
+    Mutant(
+        "the first verdict ends the wait of a whole batch",
+        "delivery/workers/waits.py",
+        "        if not without_verdict:\n",
+        "        if without_verdict >= 0:\n",
+    ),
+    Mutant(
+        "a record that was put back is not settled with those before a message",
+        TRACKER,
+        "            self._had.add(index)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a record that waits for its schema is settled with those before a message",
+        "delivery/retry.py",
+        "            message.tracker.start_range(message.index, 1, NOT_STARTED)\n",
+        "            pass\n",
     ),
     Mutant(
         "a batch gives its place up for a partition of which it has no record",

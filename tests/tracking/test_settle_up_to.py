@@ -20,13 +20,15 @@ def tracker_with(count: int) -> OffsetTracker:
 @given(
     verdicts=st.lists(st.sampled_from(["none", "acked", "nacked"]), min_size=1, max_size=12),
     waiting=st.sets(st.integers(0, 11)),
+    put_back=st.sets(st.integers(0, 11)),
     data=st.data(),
 )
 def test_it_settles_what_is_open_and_was_started_and_nothing_else(
-    verdicts: list[str], waiting: set[int], data: st.DataObject
+    verdicts: list[str], waiting: set[int], put_back: set[int], data: st.DataObject
 ) -> None:
     count = len(verdicts)
     tracker = tracker_with(count)
+    told: list[int] = []
     tracker.in_order = not any(index < count for index in waiting)
     for index, verdict in enumerate(verdicts):
         if index not in waiting:
@@ -35,6 +37,11 @@ def test_it_settles_what_is_open_and_was_started_and_nothing_else(
                 tracker.settle(index)
             elif verdict == "nacked":
                 tracker.nack(index)
+            elif index in put_back:
+                tracker.put_back(index, told.append)
+        elif index in put_back:
+            # No handler has had it: it waited for its schema.
+            tracker.put_back(index, told.append)
     if data.draw(st.booleans()):
         # Lets go of what is settled at the front.
         tracker.committable  # noqa: B018
@@ -43,7 +50,11 @@ def test_it_settles_what_is_open_and_was_started_and_nothing_else(
     taken = {index for index in open_before if index <= upto and index not in waiting}
     assert tracker.settle_up_to(upto) == len(taken)
     assert {index for index in range(count) if tracker.is_open(index)} == open_before - taken
+    assert set(told) == taken & put_back
     assert tracker.settle_up_to(upto) == 0
+    for index in open_before - taken:
+        tracker.nack(index)
+    assert sorted(told) == sorted(open_before & put_back), "each is told of once"
 
 
 def test_a_run_is_taken_up_to_the_record_that_its_handler_has() -> None:

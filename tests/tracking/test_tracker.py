@@ -246,10 +246,9 @@ def test_a_record_that_was_given_back_is_with_nobody_and_hides_none_behind_it() 
 def test_a_verdict_takes_only_records_out_of_the_lane_that_wait_there() -> None:
     tracker = tracker_with([0, 1, 2, 3])
     left: list[int] = []
-    tracker.unqueue = left.append
     tracker.start_range(0, 4, 3.0)
-    tracker.unstart(1)
-    tracker.unstart(2)
+    tracker.put_back(1, left.append)
+    tracker.put_back(2, left.append)
     assert tracker.settle(0)
     assert left == []
     assert tracker.nack(1)

@@ -276,13 +276,20 @@ class Lane:
         self._waiting_behind += 1
 
     def wait_again(self, record: RawRecord, index: int, key: Hashable = UNKEYED) -> None:
-        """Return a record that a handler has had, as :meth:`put_back` does.
+        """Return a record that a worker has had, as :meth:`put_back` does.
 
         The application may have kept its message. A verdict on it takes the record out of the lane.
         """
-        self.tracker.unstart(index)
         self.put_back(record, index, key)
-        self.tracker.unqueue = self.remove
+        self.tracker.put_back(index, self._has_verdict)
+
+    def _has_verdict(self, index: int) -> None:
+        """Take a record out that has its verdict now, unless a worker has taken it.
+
+        Otherwise a worker would find a record here that has left the window.
+        """
+        if not self.tracker.has_started(index):
+            self.remove(index)
 
     def remove(self, index: int) -> RawRecord | None:
         """Take one waiting record out of the lane; None if it does not wait here."""

@@ -416,8 +416,7 @@ class WorkerPool(ChannelWorkers):
 
     def _cancel(self, worker: Worker, message: Delivery) -> None:
         if worker.state in PARKED_WORKERS:
-            # No handler runs. The worker sees that there is a verdict.
-            self._waits.end(worker)
+            # No handler runs. The verdict itself ends the wait for the next attempt.
             return
         if worker.is_interrupted:
             return

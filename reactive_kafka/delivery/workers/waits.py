@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from reactive_kafka.delivery.workers.places import WorkerPlaces, answer
 from reactive_kafka.delivery.workers.slots import ChannelSlots
@@ -28,6 +28,8 @@ class WorkerWaits:
     async def until_due(self, worker: Worker, messages: Sequence[Delivery], wait_s: float) -> bool:
         """Wait *wait_s* seconds for the next attempt.
 
+        The wait is over at once when all of the records have their verdicts.
+
         Returns:
             False if this worker makes no attempt, because the channel stops, a partition goes, or
             is read from elsewhere: the records were given back.
@@ -41,10 +43,13 @@ class WorkerWaits:
             timer.cancel()
 
     async def until_resumed(self, worker: Worker, messages: Sequence[Delivery]) -> bool:
-        """Wait for the end of a pause before an attempt. Returns as :meth:`until_due`.
+        """Wait for the end of a pause before an attempt: the last wait before each of them.
 
-        The channel may have been paused again by the time that the worker has a place. A record
-        that gets its verdict meanwhile has no next attempt to wait for.
+        The channel may have been paused again by the time that the worker has a place.
+
+        Returns:
+            False if this worker makes no attempt: as :meth:`until_due`, or because all of the
+            records have their verdicts.
         """
         while _is_paused(worker) and any(map(is_open, messages)):
             due: Future[bool] = asyncio.get_running_loop().create_future()
@@ -54,7 +59,7 @@ class WorkerWaits:
                     return False
             finally:
                 self._paused.pop(worker, None)
-        return True
+        return any(map(is_open, messages))
 
     async def until(self, worker: Worker, messages: Sequence[Delivery], due: Future[bool]) -> bool:
         """Wait until *due* is done. If the wait ends earlier, *due* is cancelled.
@@ -90,12 +95,14 @@ class WorkerWaits:
         is_due = False
         if not (self._is_stopping or worker.is_revoked):
             self._waiting[worker] = due
+            end = _answer_at_verdicts(messages, due)
             try:
                 await self._places.park(worker, [due])
                 # A worker with a dropped lane has lost its place. Another worker makes the attempt
                 # with what is left of the batch.
                 is_due = due.result() and not worker.has_dropped_lane
             finally:
+                end()
                 del self._waiting[worker]
                 due.cancel()
         if not is_due:
@@ -108,10 +115,6 @@ class WorkerWaits:
         worker.blocked_on = []
         if pending:
             await self._places.park(worker, pending)
-
-    def end(self, worker: Worker) -> None:
-        """End the wait of a worker for the next attempt: its record has its verdict."""
-        answer(self._waiting.get(worker), True)
 
     def resumed(self) -> None:
         """Make the attempts that wait for the end of a pause that is over."""
@@ -149,6 +152,32 @@ class WorkerWaits:
                 tracker.nack(index)
             elif tracker.is_open(index):
                 lanes[id(tracker)].wait_again(message.record, index, worker.key)
+
+
+def _answer_at_verdicts(messages: Sequence[Delivery], due: Future[bool]) -> Callable[[], None]:
+    """Complete *due* with True when all of these have their verdicts, whoever gives them.
+
+    Returns:
+        What has to be called when nobody waits any more.
+    """
+    waiting = [message for message in messages if is_open(message)]
+    without_verdict = len(waiting)
+
+    def told(_: int) -> None:
+        nonlocal without_verdict
+        without_verdict -= 1
+        if not without_verdict:
+            answer(due, True)
+
+    def end() -> None:
+        for message in waiting:
+            message.tracker.forget_at_verdict(message.index)
+
+    if not waiting:
+        answer(due, True)
+    for message in waiting:
+        message.tracker.call_at_verdict(message.index, told)
+    return end
 
 
 def _is_paused(worker: Worker) -> bool:
