@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
+from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import ByteRoom, Consumer, Poll, RebalanceListener
 from reactive_kafka.broker.client_wrapper import ClientWrapper
 from reactive_kafka.errors import BrokerError, TransientBrokerError
@@ -30,6 +31,9 @@ rebalance, and nobody would store the positions later.
 """
 AGAIN_S = 0.1
 """Between these attempts."""
+
+BACKOFF = Backoff(0.25, 5.0)
+"""How soon a periodic commit that has failed is tried again, however short the interval is."""
 
 
 def with_auto_commit(consumer: Consumer, properties: Mapping[str, object]) -> Consumer:
@@ -128,9 +132,15 @@ class CommittingConsumer(ClientWrapper[Consumer]):
         self._failure = error
 
     async def _tick(self, interval_s: float) -> None:
+        waits = Waits(BACKOFF)
+        wait_s = interval_s
         while True:
-            await asyncio.sleep(interval_s)
-            await self._commit()
+            await asyncio.sleep(wait_s)
+            if await self._commit():
+                waits.progressed()
+                wait_s = interval_s
+            else:
+                wait_s = max(interval_s, waits.next_s())
 
 
 class AutoCommit(CommittingConsumer):

@@ -36,7 +36,7 @@ MOST_REFUSALS = 2
 wait for it, and another attempt hardly helps."""
 
 BACKOFF = Backoff(0.25, 5.0)
-"""How soon a failed commit is tried again where no tick does it."""
+"""How soon a failed commit is tried again, by a tick, a request, or where there are no ticks."""
 
 
 class Committer:
@@ -72,7 +72,7 @@ class Committer:
         self._waits = Waits(BACKOFF)
         # When to try again after a failure; infinite: the next tick does it. None: nothing failed.
         self._retry_at: float | None = None
-        # Requests are not followed before, to spare the broker after a failure.
+        # Ticks and requests are not followed before, to spare the broker after a failure.
         self._spared_until = -math.inf
         self.consumer: Consumer | None = None
         self.facts = facts
@@ -139,8 +139,10 @@ class Committer:
             # Nothing can be sent, however long it has been due.
             return tick
         if self._retry_at is not None:
-            requested_at = self._spared_until if self._is_requested else math.inf
-            return min(tick, self._retry_at, requested_at)
+            # However short the interval is.
+            if self._is_requested:
+                return self._spared_until
+            return max(self._spared_until, min(tick, self._retry_at))
         if self._is_requested:
             return -math.inf
         due = min(tick, self.engine.refused_at)
@@ -468,6 +470,7 @@ class Committer:
         self._report("failed", frozenset({refused.partition}), str(refused))
         # The task fails the channel at once, whichever caller has asked for the commit.
         self._retry_at = -math.inf
+        self._spared_until = -math.inf
 
     def _report(
         self,

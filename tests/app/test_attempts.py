@@ -15,11 +15,22 @@ import pytest
 
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.errors import BrokerError, CheckpointRefusedError, FatalBrokerError
+from reactive_kafka.events import OffsetReset
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.brokers import Call
 from tests.app.checkpoints import MemoryStore, Rows, Write, app_on
 from tests.app.handlers import take_all
-from tests.app.helpers import in_virtual_time, make_app, make_broker, running, send
+from tests.app.helpers import (
+    Recorder,
+    facts,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    running,
+    send,
+    tp,
+    until,
+)
 
 FOREVER = 10**6
 AWAY = TransientBrokerError("for ever")
@@ -59,6 +70,20 @@ def latest() -> App:
 
 def eager_commits() -> App:
     return handling(make_app(commit_every=1))
+
+
+def frequent_commits() -> App:
+    return handling(make_app(commit_interval="50ms"))
+
+
+def frequent_and_eager_commits() -> App:
+    return handling(make_app(commit_interval="50ms", commit_every=1))
+
+
+def auto_commits() -> App:
+    return handling(
+        make_app(commit_strategy="ignore", enable_auto_commit=True, auto_commit_interval_ms=50)
+    )
 
 
 def outputs() -> App:
@@ -144,6 +169,9 @@ LOOPS = (
     Loop("commits fail", plain, "commit", "commit", 15),
     Loop("commits of latest fail", latest, "commit", "commit", 20),
     Loop("early commits fail", eager_commits, "commit", "commit", 20),
+    Loop("frequent commits fail", frequent_commits, "commit", "commit", 20),
+    Loop("frequent and early commits fail", frequent_and_eager_commits, "commit", "commit", 20),
+    Loop("auto-commits fail", auto_commits, "commit", "commit", 20),
     Loop("outputs are not written", outputs, "send", "send", 20),
     Loop("outputs are refused", outputs, "send", "send", 20, REFUSED),
     Loop(
@@ -303,3 +331,43 @@ async def test_a_checkpoint_transaction_that_is_refused_for_ever_is_tried_again_
         await asyncio.sleep(60)
         assert 2 <= store.asked <= 60
     await broker.close()
+
+
+@pytest.mark.parametrize("is_reset", [False, True], ids=["read on", "reset"])
+@in_virtual_time
+async def test_positions_that_a_store_does_not_take_are_tried_again_a_few_times_a_minute(
+    is_reset: bool,
+) -> None:
+    rows, broker, recorder = Rows(), make_broker(1), Recorder()
+    checkpoint = {"unsynced_max_age": "0s", "kafka_commit_interval": "50ms"}
+    app = handling(
+        app_on(rows, recorder, commit_every=1, commit_interval="50ms", checkpoint=checkpoint)
+    )
+    async with running(app, broker=broker) as test:
+        await send(test, b"1")
+        await test.settled()
+        if is_reset:
+            app.channel("orders").pause()
+            # The poll that runs would fetch them.
+            await asyncio.sleep(1)
+            await send(test, b"2", b"3")
+        rows.faults.away = True
+        if is_reset:
+            broker.delete_records(tp(), 2)
+            app.channel("orders").resume()
+            await until(lambda: recorder.of(OffsetReset)[-1].to_offset == 2)
+        await send(test, b"4")
+        await until(lambda: unknown_commits(test))
+        await asyncio.sleep(60)
+        first = unknown_commits(test)
+        await asyncio.sleep(60)
+        assert 2 <= first <= 20
+        assert 2 <= unknown_commits(test) - first <= 15
+        rows.faults.away = False
+        await test.settled()
+    await broker.close()
+
+
+def unknown_commits(test: TestApp) -> int:
+    """How many commits got no answer."""
+    return facts(test).commits["unknown"]

@@ -577,6 +577,12 @@ MUTANTS = (
         "self.is_owner = True",
     ),
     Mutant(
+        "a tick does not spare a broker that has failed",
+        COMMITTER,
+        "            return max(self._spared_until, min(tick, self._retry_at))\n",
+        "            return min(tick, self._retry_at)\n",
+    ),
+    Mutant(
         "readiness remembers a failed commit for ever",
         COMMITTER,
         "        self.failing = None\n        self._retry_at = None\n        self._waits",
