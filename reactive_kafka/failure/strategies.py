@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from inspect import isawaitable
 from typing import Any
 
-from reactive_kafka.config.kinds import TIME, parse_duration, show_duration
+from reactive_kafka.config.kinds import show_duration
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.errors import ConfigError, DataLossError, EncodeError
 from reactive_kafka.failure import headers
+from reactive_kafka.failure.asked_delay import EXPECTED_DELAY, asked_delay_s
 from reactive_kafka.failure.decision import (
     Decision,
     FailedRecord,
@@ -144,21 +146,21 @@ class DelayedRetry:
         return topic
 
 
-def retry_topic_for(channel: str, delay: float | str, topics: Collection[str]) -> str:
+def retry_topic_for(channel: str, delay: float | str | timedelta, topics: Collection[str]) -> str:
     """Return the retry topic with the shortest delay that is at least *delay*.
 
     Args:
         channel: Its name, for error texts.
-        delay: Seconds, or a text such as ``"10m"``, as ``retry_later`` was given it.
+        delay: As ``retry_later`` was given it.
         topics: The retry topics of the channel.
 
     Raises:
         ValueError: It is no time, there is no retry topic, or all their delays are shorter.
     """
     call = f"channel {channel!r}: retry_later({delay!r})"
-    delay_s = parse_duration(delay)
+    delay_s = asked_delay_s(delay)
     if delay_s is None:
-        raise ValueError(f"{call}: expected {TIME.expects}")
+        raise ValueError(f"{call}: {EXPECTED_DELAY}")
     if not topics:
         raise ValueError(f'{call}: neither failure_strategy nor a route is "delayed-retry-topic"')
     delays_s = {topic: (delay_of(topic) or 0) / 1000 for topic in topics}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Any, cast
 
 from reactive_kafka.channel.blueprint import MakeWorkers
@@ -173,7 +174,7 @@ class _HandsBack:
             return futures.from_thread(lambda: self._hand_back(delivery, reason))
         return self._hand_back(delivery, reason)
 
-    def retry_later(self, delivery: Delivery, delay: float | str) -> Future[bool]:
+    def retry_later(self, delivery: Delivery, delay: float | str | timedelta) -> Future[bool]:
         retry_topic_for(self._channel.settings.name, delay, ())
         raise AssertionError("a channel without retry topics has one")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from enum import Enum
 from typing import Any
 
@@ -186,7 +187,7 @@ class FailureHandling:
         strategy = self._strategies.name_for(reason)
         return self._nack_by_hand(Nack(delivery, reason, strategy, replacement=record))
 
-    def retry_later(self, delivery: Delivery, delay: float | str) -> Future[bool]:
+    def retry_later(self, delivery: Delivery, delay: float | str | timedelta) -> Future[bool]:
         """The application puts a record off. Raises as ``Message.retry_later`` does."""
         retries = self._channel.settings.delayed_retry
         topics = () if retries is None else retries.topics

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from reactive_kafka.errors import ChannelClosedError, NotOwnerError, text_of
@@ -45,7 +46,7 @@ class Nacks(Protocol):
     ) -> Future[bool]:
         """The application nacks a record, from any thread. Raises as ``Message.nack`` does."""
 
-    def retry_later(self, delivery: Delivery, delay: float | str) -> Future[bool]:
+    def retry_later(self, delivery: Delivery, delay: float | str | timedelta) -> Future[bool]:
         """The application puts a record off, from any thread. Raises as ``Message.retry_later``."""
 
     def failed(self, delivery: Delivery, reason: BaseException) -> Future[bool]:

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Literal, TypeGuard, get_args
+from typing import Literal, get_args
 
-from reactive_kafka.config.kinds import parse_duration, show_duration
+from reactive_kafka.config.kinds import show_duration
+from reactive_kafka.failure.asked_delay import EXPECTED_DELAY, asked_delay_s
 
 LaterScope = Literal["record", "partition", "channel"]
 
 _SCOPES: tuple[LaterScope, ...] = get_args(LaterScope)
 """The narrowest first."""
-
-SHORTEST_S = 0.1
-"""The shortest delay.
-
-Handlers compute delays: services answer with ``Retry-After: 0``, and the time that they name may
-have passed. Without a wait they would be asked again without end.
-"""
 
 
 class Later(Exception):
@@ -42,8 +36,11 @@ class Later(Exception):
 
     def __init__(self, delay: float | str | timedelta, scope: LaterScope = "record") -> None:
         super().__init__(delay, scope)
+        delay_s = asked_delay_s(delay)
+        if delay_s is None:
+            raise ValueError(f"Later: delay = {delay!r}: {EXPECTED_DELAY}")
         # In seconds.
-        self.delay_s = _seconds(delay)
+        self.delay_s = delay_s
         self.scope = scope
         if scope not in _SCOPES:
             raise ValueError(f"Later: scope = {scope!r}: expected one of {', '.join(_SCOPES)}")
@@ -52,23 +49,6 @@ class Later(Exception):
         if not _is_complete(self):
             return f"{type(self).__name__} has no delay: its __init__ has to call Later's"
         return f"again in {show_duration(self.delay_s)} ({self.scope})"
-
-
-def _seconds(delay: float | str | timedelta) -> float:
-    given = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    if isinstance(given, str) and given.isascii() and given.strip().isdigit():
-        given = float(given)
-    seconds = parse_duration(max(given, 0) if _is_number(given) else given)
-    if seconds is None:
-        raise ValueError(
-            f"Later: delay = {delay!r}: expected seconds, a timedelta, or a text such as "
-            '"500ms", "5s", "2m", "1h"'
-        )
-    return max(seconds, SHORTEST_S)
-
-
-def _is_number(given: object) -> TypeGuard[float]:
-    return isinstance(given, int | float) and not isinstance(given, bool)
 
 
 def later_of(error: BaseException) -> Later | None:

@@ -182,15 +182,16 @@ class Message(Delivery, Generic[T]):
         """
         return verdicts_of(self.tracker).channel.nacks.nack(self, reason, record)
 
-    def retry_later(self, delay: float | str) -> Future[bool]:
+    def retry_later(self, delay: float | str | timedelta) -> Future[bool]:
         """Settle the record by writing it to a retry topic: it comes again later.
 
         Neither ``max_retries`` nor ``timeout`` of the channel's delayed retries limits that, but it
         counts as one of the retries for the next failure.
 
         Args:
-            delay: How long at least: seconds, or a text such as ``"10m"``. The retry topic with the
-                shortest delay that is long enough takes the record.
+            delay: How long at least: seconds, a text such as ``"10m"``, or a timedelta, as for
+                :class:`reactive_kafka.Later`. The retry topic with the shortest delay that is long
+                enough takes the record; a time that has passed already is a short delay.
 
         Raises:
             ValueError: At the call: it is no time, the channel has no delayed retries, or all their

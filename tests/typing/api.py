@@ -163,6 +163,7 @@ async def by_hand(message: Message[Order]) -> None:
     assert_type(await message.nack(ValueError(), record=Record(b"instead")), bool)
     assert_type(message.retry_later("10m"), Future[bool])
     assert_type(await message.retry_later(600), bool)
+    assert_type(message.retry_later(timedelta(minutes=10)), Future[bool])
     assert_type(message.committed(), Future[None])
 
 
