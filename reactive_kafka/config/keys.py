@@ -145,6 +145,7 @@ _FREE = {"failure_routes": FAILURE}
 _HEADERS = {"filter_headers": HEADER_VALUES}
 # The key of a failure route that lets in-place retries go first.
 AFTER_RETRIES = "after_retries"
+_ROUTE_KEYS = ("strategy", AFTER_RETRIES)
 MOST_LISTED = 12
 """The most keys that an error lists. For a section with more it names the page that has them."""
 
@@ -299,7 +300,10 @@ def _route_meaning(section: Section, table: str, written: str) -> Meaning:
     # the route. No exception class is called "strategy" or "after_retries".
     exception, _, last = written.rpartition(".")
     key = last.replace("-", "_").lower() if exception else ""
-    if key not in ("strategy", AFTER_RETRIES):
+    if key not in _ROUTE_KEYS:
+        misspelt = _misspelt_route_key(table, exception, last)
+        if misspelt is not None:
+            raise misspelt
         exception = written
     if not is_dotted(exception):
         raise NoMeaning(
@@ -319,6 +323,24 @@ def _route_meaning(section: Section, table: str, written: str) -> Meaning:
         lambda parsed: {strategy_name: parsed, order_name: False},
         is_open=True,
     )
+
+
+def _misspelt_route_key(table: str, exception: str, key: str) -> NoMeaning | None:
+    """Return the error for a key in the table of a route; None: *key* may be an exception's name.
+
+    Names of classes begin with a capital, and none of the exceptions that do not (such as
+    ``socket.timeout``) is similar to a key, or is found in a class.
+    """
+    if not exception or not key[:1].islower():
+        return None
+    near = did_you_mean(key, _ROUTE_KEYS)
+    allowed = f"allowed are {', '.join(_ROUTE_KEYS)}"
+    if near is not None:
+        name = f"{table if near == 'strategy' else AFTER_RETRIES}.{exception}"
+        return NoMeaning(f"unknown key of a route; did you mean {near!r}? {allowed}", (name,))
+    if exception.rpartition(".")[2][:1].isupper():
+        return NoMeaning(f"unknown key of a route; {allowed}")
+    return None
 
 
 def _open_meaning(section: Section, table: str, written: str) -> Meaning:

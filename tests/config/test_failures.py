@@ -283,9 +283,24 @@ def test_a_variable_in_capitals_cannot_name_an_exception_that_nothing_else_names
     )
 
 
+@pytest.mark.parametrize(
+    "exception",
+    ["socket.timeout", "zlib.error", "a.b.StrategyError", "Outer.Strategies"],
+)
+def test_an_exception_may_have_any_name_that_is_not_like_a_key(exception: str) -> None:
+    *tables, last = exception.split(".")
+    nested: dict[str, Any] = {last: "ignore"}
+    for table in reversed(tables):
+        nested = {table: nested}
+    for routes in (nested, {exception: "ignore"}):
+        assert channel(failure_routes=routes).failure_routes == {exception: "ignore"}
+
+
 # -- what is wrong
 
 ONE_OF = 'expected one of "fail", "ignore", "dead-letter-queue", "delayed-retry-topic" or "module:object"'
+ROUTE_KEY = "unknown key of a route"
+ROUTE_KEYS = "allowed are strategy, after_retries"
 COMES_BACK = "its dead letters would come back to it"
 
 
@@ -304,6 +319,22 @@ COMES_BACK = "its dead letters would come back to it"
         (
             {"failure_routes": {"KeyError": {"after_retries": True}}},
             f" failure_routes.KeyError.after_retries = true: the route has no strategy; allowed are {ONE_OF[9:]}",
+        ),
+        (
+            {"failure_routes": {"KeyError": {"stratgey": "fail"}}},
+            f" failure_routes.KeyError.stratgey = 'fail': {ROUTE_KEY}; did you mean 'strategy'? {ROUTE_KEYS}",
+        ),
+        (
+            {"failure_routes": {"a.b.KeyError": {"stratgey": "fail", "after_retries": True}}},
+            f" failure_routes.a.b.KeyError.stratgey = 'fail': {ROUTE_KEY}; did you mean 'strategy'? {ROUTE_KEYS}",
+        ),
+        (
+            {"failure_routes": {"KeyError": {"strategy": "fail", "after-retires": True}}},
+            f" failure_routes.KeyError.after-retires = true: {ROUTE_KEY}; did you mean 'after_retries'? {ROUTE_KEYS}",
+        ),
+        (
+            {"failure_routes": {"a.KeyError": {"strategy": "fail", "topic": "ignore"}}},
+            f" failure_routes.a.KeyError.topic = 'ignore': {ROUTE_KEY}; {ROUTE_KEYS}",
         ),
         (
             {"failure_routes": {"KeyError": {"strategy": "fail", "after_retries": "yes"}}},
