@@ -239,7 +239,11 @@ def _root(scope: Scope) -> str:
     below a path that it removes.
     """
     mounted_at = str(scope.get("root_path", ""))
-    return mounted_at or (".." if scope["path"].startswith("/channels/") else ".")
+    if mounted_at or not scope["path"].startswith("/channels/"):
+        return mounted_at or "."
+    # A browser does not take the %2F in the name of a channel for a step.
+    written = scope.get("raw_path", scope["path"].encode())
+    return "/".join([".."] * (written.count(b"/") - 1))
 
 
 def refused(refusal: Refusal) -> Response:

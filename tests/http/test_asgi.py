@@ -2,7 +2,7 @@ import re
 from collections.abc import AsyncIterator
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urljoin
 
 import httpx
 import pytest
@@ -424,6 +424,18 @@ async def test_a_browser_without_the_token_gets_a_page_without_facts() -> None:
             401,
             "text/plain; charset=utf-8",
         )
+
+
+@pytest.mark.parametrize("written", ["/channels/a%2Fb", "/channels/a/b"])
+async def test_the_links_of_a_channel_with_a_slash_lead_home_however_it_is_written(
+    written: str,
+) -> None:
+    served = FactsApp(app(channel(channel="a/b")))
+    transport = httpx.ASGITransport(app=make_asgi(served))
+    async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+        html = (await client.get(written)).text
+    (home,) = set(re.findall(r'<a href="([^"]*)">all channels</a>', html))
+    assert urljoin(f"http://app{written}", home) == "http://app/"
 
 
 async def test_mounted_into_another_application_its_links_stay_its_own(served: FactsApp) -> None:

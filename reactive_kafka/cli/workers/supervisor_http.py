@@ -88,8 +88,8 @@ class WorkerPage:
     @property
     def top(self) -> str:
         """Where the pages of all workers begin, as links of this page name it."""
-        steps = [*([".."] * 2 if self.worker else []), *([".."] if self.channel else [])]
-        return "/".join(steps) or "."
+        steps = self.path.count("/") - 1 + (2 if self.worker else 0)
+        return "/".join([".."] * steps) or "."
 
 
 class SupervisorHttp:
@@ -121,6 +121,8 @@ class SupervisorHttp:
             await _send(send, await self._record(request))
         elif request.method == "POST" and request.path.startswith(TO_ALL):
             await _send(send, await self._to_all(request))
+        elif request.method in ("GET", "HEAD") and (at := self._without_slash(request)):
+            await _send(send, _moved(at))
         elif request.method in ("GET", "HEAD") and (page := page_asked_for(request)) is not None:
             await _send(send, await self._page(request, page))
         else:
@@ -322,6 +324,17 @@ class SupervisorHttp:
         number, _, rest = request.target.removeprefix("/workers/").partition("/")
         return self._slots_of(number), f"/{rest}"
 
+    def _without_slash(self, request: HttpRequest) -> str | None:
+        """Return where the page of ``/workers/2`` is, from there; None: the path is another one.
+
+        The links of the page are relative, so it has to be read at ``/workers/2/``.
+        """
+        path, mark, query = request.target.partition("?")
+        number = path.removeprefix("/workers/")
+        if path != f"/workers/{number}" or not self._slots_of(number):
+            return None
+        return f"{number}/{mark}{query}"
+
     def _slots_of(self, number: str | None) -> Sequence[WorkerSlot]:
         """Return the worker with this number, or those that run."""
         if number is None:
@@ -447,6 +460,15 @@ def _json(content: Mapping[str, Any], status: int) -> WorkerAnswer:
 def _text(status: int, text: str) -> WorkerAnswer:
     headers = (("content-type", "text/plain; charset=utf-8"), _NO_STORE)
     return WorkerAnswer(status, headers, f"{text}\n".encode())
+
+
+def _moved(to: str) -> WorkerAnswer:
+    """Return a redirect.
+
+    Args:
+        to: A relative address. ``Host`` may be any, and a proxy may have removed part of the path.
+    """
+    return WorkerAnswer(308, (("location", to), _NO_STORE), b"")
 
 
 def _unavailable(slot: WorkerSlot, why: str) -> WorkerAnswer:

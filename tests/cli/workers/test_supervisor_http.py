@@ -342,7 +342,13 @@ async def test_without_scripts_the_first_screen_lists_all_workers_and_whose_chan
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/workers/2/", "/channels/orders", "/workers/2/channels/orders?all=1"]
+    "path",
+    [
+        "/",
+        "/workers/2/",
+        "/channels/orders",
+        "/workers/2/channels/orders?all=1",
+    ],
 )
 async def test_links_to_other_workers_lead_to_them_from_each_page(path: str) -> None:
     _, _, html = await shown(path, PageWorker(1), PageWorker(2))
@@ -352,6 +358,22 @@ async def test_links_to_other_workers_lead_to_them_from_each_page(path: str) -> 
     below = "channels/orders" if "orders" in path else ""
     assert found == [f"http://shop:9000/workers/{number}/{below}" for number in (1, 2)]
     assert f"of worker {2 if 'workers/2' in path else 1}. All 2 workers" in note
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize("query", ["", "?all=1"])
+async def test_the_page_of_a_worker_without_its_last_slash_is_redirected_to_it(
+    method: str, query: str
+) -> None:
+    path = f"/workers/2{query}"
+    status, headers, body = await shown(path, PageWorker(1), PageWorker(2), method=method)
+    assert (status, body) == (308, "")
+    # Below a proxy's path, too.
+    assert urljoin(f"http://shop/kafka{path}", headers["location"]) == (
+        f"http://shop/kafka/workers/2/{query}"
+    )
+    assert (await shown("/workers/3", PageWorker(1), PageWorker(2)))[0] == 404
+    assert (await shown("/workers//evil.com", PageWorker(1), PageWorker(2)))[0] == 404
 
 
 async def test_a_page_is_that_of_a_worker_that_answers() -> None:
