@@ -361,8 +361,8 @@ async def _write(
                 if target.topic not in wanted.counts:
                     # The user has not confirmed this topic.
                     raise ReplayError(
-                        f"{wanted.letters} has changed meanwhile: {target.topic} was not among the "
-                        "topics shown"
+                        f"{wanted.letters} has changed in the meantime: {target.topic} was not "
+                        "among the topics shown"
                     )
                 is_lost = wanted.loses(target.topic, record, now_ms()) is not None
                 if is_lost:

@@ -22,6 +22,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.observe.events import HandlerRetried, RecordPostponed
+from reactive_kafka.observe.wording import and_more
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.tracker import NOT_STARTED
 from reactive_kafka.verdicts.acknowledger import Acknowledger
@@ -466,8 +467,7 @@ class Retries:
         ]
         if long:
             oldest = min(long, key=attrgetter("since"))
-            more = f" ({len(long) - 1} more like it)" if len(long) > 1 else ""
-            yield oldest.text(now) + more
+            yield and_more(oldest.text(now), len(long) - 1)
 
     def postponed(self, now: float) -> Iterator[str]:
         """Yield which records wait because their handlers have asked for that."""

@@ -90,6 +90,8 @@ class Sink(logging.StreamHandler[TextIO]):
     def _hold_report_of_dropped(self) -> None:
         if self._dropped:
             text = "%d log lines were dropped: they were not read"
+            if self._dropped == 1:
+                text = "%d log line was dropped: it was not read"
             report = logging.LogRecord(
                 "reactive_kafka", logging.WARNING, __file__, 0, text, (self._dropped,), None
             )

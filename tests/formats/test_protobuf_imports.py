@@ -268,7 +268,7 @@ def test_what_protoc_says_is_in_the_error_and_not_on_the_standard_error(
     file.write_text(text)
     with pytest.raises(FormatError) as raised:
         compiled(str(file))
-    assert f"{file} is no .proto file that protoc takes: " in str(raised.value)
+    assert f"protoc does not accept {file} as a .proto file: " in str(raised.value)
     assert FAULTS[text] in str(raised.value)
     assert capfd.readouterr() == ("", "")
 

@@ -335,7 +335,7 @@ def test_protobuf_writes_nothing_that_has_no_fields(value: Any) -> None:
         ("json-schema", "x.json", '{"type": 5}', "is no JSON Schema"),
         ("json-schema", "x.json", '{"$ref": "x.json"}', "refers to itself"),
         ("json-schema", "x.json", None, "cannot be read"),
-        ("protobuf", "x.proto", "nonsense", "is no .proto file"),
+        ("protobuf", "x.proto", "nonsense", "as a .proto file: "),
         ("protobuf", "x.proto", None, "there is no such file"),
     ],
 )

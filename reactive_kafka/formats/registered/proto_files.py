@@ -220,7 +220,7 @@ def compiled(file: str) -> Any:
     try:
         return _compiled([path.parent, *path.parent.parents], path.name, {})
     except FormatError as error:
-        raise FormatError(f"{file} is no .proto file that protoc takes: {error}") from None
+        raise FormatError(f"protoc does not accept {file} as a .proto file: {error}") from None
 
 
 def compiled_text(schema: Schema) -> str:
