@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from reactive_kafka.broker.memory.scripted_faults import Call
 from reactive_kafka.errors import (
     BrokerError,
     ChannelClosedError,
@@ -67,8 +68,11 @@ class Disturbances:
         await asyncio.sleep(
             fault.times * float(self.world.scenario.settings["commit_interval"]) + 1.0
         )
-        # Nobody may have committed meanwhile, and no commit fails after the end of the fault.
-        script = self.world.broker._state.faults._scripts["commit", None]
+        self._end_failures("commit", error)
+
+    def _end_failures(self, call: Call, error: BrokerError) -> None:
+        """Let no call fail with *error* after the end of its fault: there may have been none."""
+        script = self.world.broker._state.faults._scripts[call, None]
         for left in [scripted for scripted in script if scripted.error is error]:
             script.remove(left)
 
@@ -97,8 +101,10 @@ class Disturbances:
         call = self._pick(
             fault, ["committed", "beginning_offsets", "end_offsets", "topics", "start", "poll"]
         )
-        self.world.broker.fail_next(call, TransientBrokerError("injected"), fault.times)
+        error = TransientBrokerError("injected")
+        self.world.broker.fail_next(call, error, fault.times)
         await asyncio.sleep(1.0)
+        self._end_failures(call, error)
 
     async def _broker_down(self, fault: Fault) -> None:
         self.world.broker.down = True

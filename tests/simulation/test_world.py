@@ -251,3 +251,15 @@ def test_no_commit_fails_after_the_end_of_the_fault_and_what_others_hold_up_stay
 
     world = played(story)
     assert [event.kind for event in world.events if event.note] == ["fault", "calm"] * 2
+
+
+@pytest.mark.parametrize("pick", [number / 6 for number in range(6)])
+def test_no_call_fails_after_the_end_of_its_fault(pick: float) -> None:
+    async def story(world: World, _: Reader) -> None:
+        fault = Fault("call-fails", at=0.0, at_call=0, lasts_s=0.0, times=3, pick=pick)
+        await Disturbances(world).run(fault)
+        scripts = world.broker._state.faults._scripts
+        assert [call for (call, _), script in scripts.items() if script] == []
+
+    world = played(story)
+    assert [event.kind for event in world.events if event.note] == ["fault", "calm"]
