@@ -169,19 +169,18 @@ class UntilEnd:
         """Return whether a member without partitions has nothing to wait for.
 
         Until the group has committed everything, partitions of a member that fails or vanishes may
-        still come. Where the positions are not in Kafka, all that can be known is that this member
-        has had no partitions for a while.
+        still come. Where nothing is committed, all that can be known is that this member has had
+        no partitions for a while.
 
         Raises:
-            BrokerError: The broker did not answer.
+            BrokerError: The broker or the checkpoint store did not answer.
         """
         settings = self._channel.settings
         consumer = session.clients.consumers[0].starts.consumer
         if consumer is None:
             return False
-        keeps_positions = settings.group_id is not None and settings.commit_strategy not in (
-            "ignore",
-            "checkpoint",
+        keeps_positions = settings.commit_strategy != "ignore" and (
+            settings.group_id is not None or session.hook.keeps_positions
         )
         if keeps_positions and self._ends_of_group is None:
             there = await consumer.topics()
@@ -194,10 +193,13 @@ class UntilEnd:
             return True
         self._ask_group_at = now + ASK_AGAIN_S
         every = list(self._ends_of_group)
+        stored = await session.hook.stored_positions(every)
+        if stored is None:
+            stored = await consumer.committed(every)
         return is_done_by_group(
             self._ends_of_group,
             await consumer.beginning_offsets(every),
-            await consumer.committed(every),
+            stored,
             settings.auto_offset_reset,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NoReturn, TypeVar
 
@@ -10,7 +10,7 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.checkpoint.channel_rows import CheckpointRows
 from reactive_kafka.checkpoint.consumer import CheckpointConnector
 from reactive_kafka.checkpoint.outbox import OutboxStore, Relay, StoreOutboxTransaction
-from reactive_kafka.checkpoint.owned_row import OwnedRow
+from reactive_kafka.checkpoint.owned_row import OwnedRow, committed_of
 from reactive_kafka.checkpoint.state_codec import StateCodec
 from reactive_kafka.checkpoint.state_history import StateHistory
 from reactive_kafka.checkpoint.store_transactions import StoreTransactions
@@ -24,6 +24,7 @@ from reactive_kafka.errors import (
     StoreAwayError,
 )
 from reactive_kafka.observe.facts import OutboxFacts
+from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tasks import HomeLoop
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import verdicts_of
@@ -89,6 +90,12 @@ class CheckpointHook:
         self._rows.begin(tracker, owner)
         if self._relay is not None:
             self._relay.begin()
+
+    async def stored_positions(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Committed | None]:
+        rows = await self._rows.read(partitions)
+        return {partition: committed_of(row) for partition, row in rows.items()}
 
     def not_ready(self) -> list[str]:
         reasons = self._rows.not_ready()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.errors import CheckpointError, CommitRefusedError
 from reactive_kafka.observe.facts import OutboxFacts
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery import D, Delivery
 
@@ -174,6 +174,18 @@ class DeliveryHook(Protocol):
         It is empty unless the store is away.
         """
         return {}
+
+    async def stored_positions(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Committed | None] | None:
+        """Return partition -> its position in the store, also of those that others own.
+
+        None: Kafka keeps the positions.
+
+        Raises:
+            BrokerError: The store did not answer.
+        """
+        return None
 
     def behind_s(self) -> float | None:
         """Return for how many seconds a settled record has not been stored.

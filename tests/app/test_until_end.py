@@ -21,6 +21,7 @@ from reactive_kafka import (
 )
 from reactive_kafka.events import RangeBeyondEnd
 from reactive_kafka.testing import MemoryBroker
+from tests.app.checkpoints import Rows, app_on, row
 from tests.app.helpers import (
     Recorder,
     in_virtual_time,
@@ -692,6 +693,63 @@ async def test_a_member_without_partitions_waits_until_the_group_has_handled_eve
     ending.cancel()
     await asyncio.wait({ending})
     await owner.stop(drain=False)
+    await broker.close()
+
+
+@pytest.mark.parametrize("vanishes", [True, False])
+@in_virtual_time
+async def test_a_member_without_partitions_waits_until_the_store_of_the_group_has_everything(
+    vanishes: bool,
+) -> None:
+    broker, rows = broker_with(20), Rows()
+    owner = app_on(rows)
+    handled = noting(owner, takes_s=1.0)
+    standby = app_on(rows, who="b")
+    taken_over = noting(standby)
+    ending = asyncio.ensure_future(run_to_its_end(owner, broker))
+    await until(lambda: handled)
+    (member,) = broker.members("billing")
+    run = asyncio.ensure_future(run_to_its_end(standby, broker))
+    # Far longer than a rebalance takes, and far shorter than the owner needs.
+    await asyncio.sleep(10)
+    assert not run.done()
+    if vanishes:
+        broker.crash("billing", member, session_s=45.0)
+    assert await run == 0
+    assert row(rows).position == 20
+    assert {offset for _, offset in handled + taken_over} == set(range(20))
+    assert bool(taken_over) is vanishes
+    ending.cancel()
+    await asyncio.wait({ending})
+    await owner.stop(drain=False)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_member_without_partitions_ends_beside_a_service_whose_store_has_everything() -> (
+    None
+):
+    broker, rows = broker_with(3), Rows()
+    service = app_on(rows, commit_interval="100ms")
+    noting(service)
+    async with running(service, broker=broker):
+        await until(lambda: rows.row("billing", tp()) is not None and row(rows).position == 3)
+        token = row(rows).token
+        run = app_on(rows, who="b")
+        assert (noting(run), await run_to_its_end(run, broker, within_s=20)) == ([], 0)
+        assert row(rows).token == token, "the run has claimed no row"
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_member_without_partitions_and_positions_ends_after_a_while() -> None:
+    broker = broker_with(20)
+    owner = make_app(commit_strategy="ignore")
+    handled = noting(owner, takes_s=1.0)
+    standby = make_app(commit_strategy="ignore")
+    async with running(owner, broker=broker):
+        await until(lambda: handled)
+        assert (noting(standby), await run_to_its_end(standby, broker, within_s=20)) == ([], 0)
     await broker.close()
 
 

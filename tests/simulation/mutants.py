@@ -577,6 +577,12 @@ MUTANTS = (
         "self.is_owner = True",
     ),
     Mutant(
+        "a standby claims the rows of the store to see what its group has handled",
+        "channel/until_end.py",
+        "        if stored is None:\n",
+        "        if True:\n",
+    ),
+    Mutant(
         "a tick does not spare a broker that has failed",
         COMMITTER,
         "            return max(self._spared_until, min(tick, self._retry_at))\n",
