@@ -386,6 +386,25 @@ async def test_the_lost_end_of_a_range_makes_a_dead_letter_with_its_first_offset
 
 
 @in_virtual_time
+async def test_offsets_that_compaction_has_removed_between_records_make_no_dead_letter() -> None:
+    broker = make_broker()
+    app, engine = spark_app(broker, spark={"mode": "ranges"}, **DEAD)
+    engine.judge = lambda job: DataLossError("lost")
+
+    def compact_and_delete(batch: SparkBatch) -> None:
+        broker.compact(tp(), [2, 3])
+        broker.delete_records(tp(), 1)
+
+    engine.inside = compact_and_delete
+    produce(broker, 1, 2, 3, 4, 5)
+    async with running(app, broker=broker) as test:
+        await until(lambda: test.committed("orders").get(tp()) == 5, 30)
+    assert letters(broker) == [b"2", b"5", None]
+    headers = dict(broker.log(tp(0, LETTERS))[2].headers)
+    assert headers["dead-letter-offset"] == b"0"
+
+
+@in_virtual_time
 async def test_a_partition_with_a_full_backlog_leaves_another_its_records() -> None:
     broker = make_broker(2)
     app, engine = spark_app(
