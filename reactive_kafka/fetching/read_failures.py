@@ -77,29 +77,25 @@ class ReadFailures:
     async def cannot_read(self, name: TopicPartition, error: BrokerError) -> BrokerError | None:
         """A poll could not read a partition; returns what is to fail the channel, if anything."""
         partition = self._table.get(name)
-        if isinstance(error, OffsetOutOfRangeError):
-            await self._look_up_again(name, partition, error)
-        elif partition is None:
-            # It has gone meanwhile.
+        if partition is None or not partition.is_read:
+            # It has gone meanwhile, or is about to.
             return None
+        if isinstance(error, OffsetOutOfRangeError):
+            await self._look_up_again(partition, error)
         elif isinstance(error, CorruptRecordError):
             return await self._corrupt(partition, error)
         else:
             self._wait(partition, error, None, UNREADY_S)
         return None
 
-    async def _look_up_again(
-        self, name: TopicPartition, partition: Partition | None, error: OffsetOutOfRangeError
-    ) -> None:
+    async def _look_up_again(self, partition: Partition, error: OffsetOutOfRangeError) -> None:
         try:
             # First, because auto_offset_reset does not apply to a topic that was recreated.
             await self._starts.look_at_topics()
-            await self._starts.reset(name, error.offset)
-            if partition is not None:
-                partition.log.note_end(None)
+            await self._starts.reset(partition.id, error.offset)
+            partition.log.note_end(None)
         except BrokerError as no_answer:
-            if partition is not None:
-                self._wait(partition, no_answer, error.offset, UNREADY_S)
+            self._wait(partition, no_answer, error.offset, UNREADY_S)
 
     async def _corrupt(self, partition: Partition, error: CorruptRecordError) -> BrokerError | None:
         place = partition.fetch.unreadable
@@ -164,13 +160,16 @@ class ReadFailures:
         tracker = partition.tracker
         if consumer is None or tracker is None:
             return
+        assignment = partition.assignment
         try:
             end = (await consumer.end_offsets([partition.id]))[partition.id]
         except BrokerError:
             self._wait(partition, error, error.offset, 0.0)
             return
-        if partition.tracker is not tracker or tracker.is_closed:
-            # It was sought or taken away meanwhile.
+        is_read_on = partition.is_read and partition.assignment == assignment
+        if not is_read_on or partition.tracker is not tracker:
+            # It was sought or taken away meanwhile. A revoked partition that may be retained keeps
+            # its tracker, but the client does not have it.
             return
         search = ReadableSearch(error.offset, end)
         now = self._clock.monotonic()

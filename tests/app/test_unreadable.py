@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Message
+from reactive_kafka import App, Message, TopicPartition
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.events import ReadFailed, UnreadableSkipped
+from reactive_kafka.testing import TestApp
 from tests.app.handlers import note_places
 from tests.app.helpers import (
     Recorder,
@@ -190,6 +191,33 @@ async def test_a_seek_during_a_search_ends_it() -> None:
         held.release()
         await until(lambda: test.committed("orders") == {tp(0): 6})
         assert handled == [(0, 0), (0, 0), (0, 5)]
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_rebalance_while_a_search_asks_for_the_end_does_not_fail_the_channel() -> None:
+    handled: list[tuple[int, int]] = []
+    app = noting_app(handled, on_unreadable="skip")
+    other = noting_app(handled, on_unreadable="skip")
+
+    @other.on_revoked("orders")
+    async def delay_the_rebalance(partitions: frozenset[TopicPartition]) -> None:
+        await asyncio.sleep(1.0)
+
+    broker = make_broker(2)
+    async with running(app, broker=broker) as test, TestApp(other, broker=broker):
+        await until(lambda: len(app.channel("orders").assignment) == 1)
+        [own] = app.channel("orders").assignment
+        held = broker.hold("end_offsets")
+        broker.spoil(own, 1, 1, tells_end=False)
+        await send(test, *VALUES, partition=own.partition)
+        await held.arrived()
+        broker.rebalance("billing")
+        await until(lambda: not app.channel("orders").assignment)
+        held.release()
+        await until(lambda: test.committed("orders").get(own) == 6)
+        assert [offset for _, offset in handled] == [0, 2, 3, 4, 5]
+        assert facts(test).state == "running"
     await broker.close()
 
 
