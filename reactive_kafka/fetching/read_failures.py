@@ -80,13 +80,30 @@ class ReadFailures:
         if partition is None or not partition.is_read:
             # It has gone meanwhile, or is about to.
             return None
-        if isinstance(error, OffsetOutOfRangeError):
-            await self._look_up_again(partition, error)
-        elif isinstance(error, CorruptRecordError):
+        if isinstance(error, CorruptRecordError):
             return await self._corrupt(partition, error)
-        else:
+        had_search = self._end_search(partition)
+        if not isinstance(error, OffsetOutOfRangeError):
             self._wait(partition, error, None, UNREADY_S)
+        elif not had_search:
+            await self._look_up_again(partition, error)
         return None
+
+    def _end_search(self, partition: Partition) -> bool:
+        """Read on at the position if the log is searched; returns whether it was.
+
+        The client is at an attempt of the search. Read from there on, records before it would pass
+        for a gap of the log.
+        """
+        place = partition.fetch.unreadable
+        consumer = self._starts.consumer
+        tracker = partition.tracker
+        if place is None or place.search is None or not _is_current(partition):
+            return False
+        partition.fetch.note_unreadable(None)
+        if consumer is not None and tracker is not None:
+            _read_from(consumer, partition, tracker.position)
+        return True
 
     async def _look_up_again(self, partition: Partition, error: OffsetOutOfRangeError) -> None:
         try:

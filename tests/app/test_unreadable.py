@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from reactive_kafka import App, Message, TopicPartition
-from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.errors import CorruptRecordError, FatalBrokerError, TransientBrokerError
 from reactive_kafka.events import ReadFailed, UnreadableSkipped
-from reactive_kafka.testing import TestApp
+from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.handlers import note_places
 from tests.app.helpers import (
     Recorder,
     facts,
     in_virtual_time,
+    inside,
     make_app,
     make_broker,
     now,
     running,
     send,
+    settle_down,
     tp,
     until,
 )
@@ -192,6 +196,52 @@ async def test_a_seek_during_a_search_ends_it() -> None:
         await until(lambda: test.committed("orders") == {tp(0): 6})
         assert handled == [(0, 0), (0, 0), (0, 5)]
     await broker.close()
+
+
+@asynccontextmanager
+async def waiting_search(
+    app: App, first: int, last: int
+) -> AsyncIterator[tuple[TestApp, MemoryBroker]]:
+    """An application whose search in orders-0, for what follows these offsets, has begun.
+
+    Its first attempt is not answered, because the leader is away.
+    """
+    broker = make_broker()
+    async with running(app, broker=broker) as test:
+        held = broker.hold("end_offsets", answer=True)
+        broker.spoil(tp(0), first, last, tells_end=False)
+        await send(test, *VALUES)
+        await held.arrived()
+        broker.leader_away(tp(0))
+        held.release()
+        await settle_down()
+        yield test, broker
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_search_whose_attempt_retention_has_deleted_starts_where_the_log_begins() -> None:
+    handled: list[tuple[int, int]] = []
+    app = noting_app(handled, on_unreadable="skip")
+    async with waiting_search(app, 1, 4) as (test, broker):
+        broker.delete_records(tp(0), before=5)
+        broker.leader_back(tp(0))
+        await until(lambda: test.committed("orders") == {tp(0): 6})
+        assert handled == [(0, 0), (0, 5)]
+
+
+@in_virtual_time
+async def test_a_right_that_is_withdrawn_during_a_search_has_no_readable_record_skipped() -> None:
+    handled: list[tuple[int, int]] = []
+    app = noting_app(handled, on_unreadable="skip")
+    async with waiting_search(app, 1, 2) as (test, broker):
+        [client] = inside(app).session.clients
+        failures = client.fetcher.stops.failures
+        await failures.cannot_read(tp(0), CorruptRecordError(tp(0), 2, "it was spoiled"))
+        await failures.cannot_read(tp(0), FatalBrokerError("the right READ on it is missing"))
+        broker.leader_back(tp(0))
+        await until(lambda: test.committed("orders") == {tp(0): 6})
+        assert [offset for _, offset in handled] == [0, 3, 4, 5]
 
 
 @in_virtual_time
