@@ -458,11 +458,14 @@ class Committer:
         is_unknown = isinstance(error, OutcomeUnknownError)
         outcome: Literal["failed", "unknown"] = "unknown" if is_unknown else "failed"
         self.engine.fail(request, is_unknown=is_unknown)
-        self.is_owner = not isinstance(error, NotOwnerError)
+        is_refused = isinstance(error, NotOwnerError)
+        # The answer may be late: it says nothing about an assignment that has come since.
+        if request.generation == self.engine.table.generation:
+            self.is_owner = not is_refused
         self.facts.outcomes[outcome] += 1
         self._spared_until = self._clock.monotonic() + self._waits.next_s()
         self._retry_at = math.inf if self._has_ticks else self._spared_until
-        self.failing = str(error) if self.is_owner else None
+        self.failing = None if is_refused else str(error)
         self._report(outcome, frozenset(request.offsets), str(error))
 
     def _report_refused(self, refused: CommitStrategyError) -> None:

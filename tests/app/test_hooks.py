@@ -10,7 +10,7 @@ import pytest
 
 from reactive_kafka import ConfigError, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.errors import ChannelClosedError
-from reactive_kafka.events import HookFailed, Rebalanced
+from reactive_kafka.events import CommitFailed, HookFailed, Rebalanced
 from reactive_kafka.testing import TestApp
 from tests.app.handlers import keep_messages, note_values, take_all
 from tests.app.helpers import (
@@ -454,6 +454,25 @@ async def test_it_is_told_that_they_are_lost_where_a_commit_was_refused() -> Non
         await send(test, b"")
         await until(lambda: story)
         assert story == [(1, True)]
+
+
+@in_virtual_time
+async def test_a_late_refusal_of_a_commit_of_the_last_assignment_loses_nothing_of_this_one() -> (
+    None
+):
+    story: list[tuple[int, bool]] = []
+    recorder = Recorder()
+    async with running(told_app(story, recorder, commit_interval="10s")) as test:
+        held = test.broker.hold("commit")
+        await send(test, b"")
+        await held.arrived()
+        await rebalanced(test)
+        held.release()
+        await until(lambda: recorder.of(CommitFailed))
+        # Before the next tick commits again.
+        await rebalanced(test)
+        assert story == [(1, False), (1, False)]
+        assert test.committed("orders") == {tp(0): 1}
 
 
 @pytest.mark.parametrize("assign", [None, ["orders:0"]])

@@ -573,7 +573,7 @@ MUTANTS = (
     Mutant(
         "a refusal does not end the ownership",
         COMMITTER,
-        "self.is_owner = not isinstance(error, NotOwnerError)",
+        "self.is_owner = not is_refused",
         "self.is_owner = True",
     ),
     Mutant(
