@@ -29,6 +29,8 @@ class PartitionStarter:
 
     Args:
         fail: Called with the error if the settings allow no position: the channel stops.
+        forget_skips: Called with a partition whose topic was recreated: the records that an
+            operator had skipped were of the old topic.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class PartitionStarter:
         reports: AssignmentReports,
         handover: Handover,
         fail: Callable[[BaseException], bool],
+        forget_skips: Callable[[TopicPartition], None],
     ) -> None:
         self._settings = settings
         self._owned = owned
@@ -45,6 +48,7 @@ class PartitionStarter:
         self._incarnations = reports.history.incarnations
         self._handover = handover
         self._fail = fail
+        self._forget_skips = forget_skips
 
     # -- starts
 
@@ -186,6 +190,7 @@ class PartitionStarter:
         Returns:
             None if the channel is to fail instead.
         """
+        self._forget_skips(partition.id)
         if self._settings.on_recreated_topic == "fail":
             self._incarnations.failed(partition.id)
             self._fail(recreated_topic(self._settings.name, partition.id, why))

@@ -431,8 +431,9 @@ class Channel:
         cancelled, and its open transaction stores nothing; a batch is not cancelled, and its
         verdict on the record does not count. A record that has
         not come yet is skipped when it comes: so a channel that has failed for it continues after a
-        restart. That is forgotten with the process, and by a :meth:`seek` of the partition. Skipped
-        records are counted, and written to no dead-letter topic. Callable from any thread.
+        restart. That is forgotten with the process, by a :meth:`seek` of the partition, and if its
+        topic is recreated. Skipped records are counted, and written to no dead-letter topic.
+        Callable from any thread.
 
         Returns:
             ``"skipped"``; ``"waiting"`` if it will be skipped when it comes; ``"settled"`` if it

@@ -201,7 +201,14 @@ class ChannelConsumer:
         handover = Handover(
             reports, keeps_plans=handling.keeps_plans, keeps_acks=settings.keep_out_of_order_acks
         )
-        starter = PartitionStarter(settings, self.owned, reports, handover, self.signals.fail)
+        starter = PartitionStarter(
+            settings,
+            self.owned,
+            reports,
+            handover,
+            self.signals.fail,
+            forget_skips=self._totals.skips.forget,
+        )
         topics = settings.subscription.topics
         self.starts = PositionLookup(
             context,

@@ -35,7 +35,7 @@ class RecordSkips:
         return offset in self._wanted.get(partition, ())
 
     def forget(self, partition: TopicPartition) -> None:
-        """Skip nothing of a partition any more, because it is read from another position."""
+        """Skip nothing of a partition any more: it is read from another position, or is new."""
         self._wanted.pop(partition, None)
 
     def without(

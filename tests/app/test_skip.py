@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from reactive_kafka import App, Batch, Message, SkipRefusedError
 from reactive_kafka.errors import NotOwnerError
 from tests.app.checkpoints import Rows, app_on, row
+from tests.app.handlers import note_values
 from tests.app.helpers import (
     committed,
     facts,
@@ -132,6 +133,26 @@ async def test_a_channel_that_has_failed_for_a_record_continues_behind_it() -> N
         await until(lambda: committed(test) == 3)
         assert seen == [b"0", b"2"]
         assert facts(test).totals[tp()].skipped == {"operator": 1}
+
+
+@in_virtual_time
+async def test_a_record_of_a_recreated_topic_is_not_skipped_for_one_of_the_old_topic() -> None:
+    app = make_app(None, commit_interval="100ms")
+    seen: list[bytes] = []
+    note_values(app, seen)
+    broker = make_broker()
+    async with running(app, broker=broker) as test:
+        await send(test, b"old", b"old")
+        await until(lambda: committed(test) == 2)
+        assert app.channel("orders").skip(tp(), 2) == "waiting"
+        broker.delete_topic("orders")
+        broker.create_topic("orders", 1)
+        await send(test, b"0")
+        await until(lambda: committed(test) == 1)
+        await send(test, b"1", b"2")
+        await until(lambda: committed(test) == 3)
+        assert seen == [b"old", b"old", b"0", b"1", b"2"]
+    await broker.close()
 
 
 @in_virtual_time
