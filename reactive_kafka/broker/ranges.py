@@ -20,6 +20,7 @@ from reactive_kafka.broker.client import (
     Consumer,
     Poll,
     RebalanceListener,
+    Sight,
 )
 from reactive_kafka.broker.client_wrapper import ClientWrapper
 from reactive_kafka.errors import NotOwnerError, OffsetOutOfRangeError, TransientBrokerError
@@ -71,6 +72,8 @@ class RangesConsumer(ClientWrapper[Consumer]):
         self._revoking: frozenset[TopicPartition] = frozenset()
         self._started: dict[TopicPartition, StartedPartition] = {}
         self._paused: set[TopicPartition] = set()
+        # Those whose leaders have not answered when they were asked last.
+        self._silent: frozenset[TopicPartition] = frozenset()
         self._running_look: asyncio.Task[LogLook] | None = None
         self._next_look_at = 0.0
         self._is_woken = False
@@ -150,11 +153,16 @@ class RangesConsumer(ClientWrapper[Consumer]):
             now = loop.time()
             self._end_look(now)
             poll = self._take(budgets, most)
-            next_look = self._begin_look(self._readable(budgets), now)
+            next_look = self._begin_look(self._answering(budgets), now)
             if poll.chunks or poll.errors or self._is_woken or now >= deadline:
                 self._is_woken = False
                 return poll
             await self._inner.poll({}, min(deadline, next_look) - now)
+
+    async def look(self, partitions: Collection[TopicPartition]) -> Sight:
+        sight = await self._inner.look(partitions)
+        self._silent = frozenset(sight.silent)
+        return sight
 
     def wake(self) -> None:
         self._is_woken = True
@@ -168,6 +176,16 @@ class RangesConsumer(ClientWrapper[Consumer]):
             partition: started
             for partition, started in self._started.items()
             if budgets.get(partition, 0) > 0 and partition not in not_read
+        }
+
+    def _answering(
+        self, budgets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, StartedPartition]:
+        """Return the partitions to ask for the ends of. One without an answer holds up the rest."""
+        return {
+            partition: started
+            for partition, started in self._readable(budgets).items()
+            if partition not in self._silent
         }
 
     def _take(self, budgets: Mapping[TopicPartition, int], most: int | None) -> Poll:

@@ -405,3 +405,20 @@ async def test_stop_ends_a_look_that_is_held_up() -> None:
             task.get_name() == "look at the ends of logs" for task in asyncio.all_tasks()
         )
     assert asyncio.all_tasks() == before
+
+
+@in_virtual_time
+async def test_a_partition_whose_leader_does_not_answer_holds_up_no_other_one() -> None:
+    broker = make_broker()
+    async with reading(broker, partitions=2) as reader:
+        both = {P: 10, Q: 10}
+        broker.leader_away(P)
+        produce(broker, 5, Q)
+        assert await reader.offsets(both) == {}
+        # A channel looks every two seconds.
+        await reader.consumer.look([P, Q])
+        assert await reader.offsets(both) == {1: range(5)}
+        broker.leader_back(P)
+        produce(broker, 2)
+        await reader.consumer.look([P, Q])
+        assert await reader.offsets(both) == {0: range(2)}
