@@ -392,8 +392,9 @@ class ClientConnection:
                 now = self._clock.monotonic()
                 self.reach.found(sight, asked_at, now)
                 self.stable.found(sight.held_up, asked_at, now)
-                await self._ask_ends(consumer)
                 await self._starts.look_at_topics()
+                # Last, because one partition without an answer is enough for it to fail.
+                await self._ask_ends(consumer)
             except BrokerError:
                 # Only the lag of some partitions is old now. The next check reports an outage.
                 pass
@@ -410,6 +411,8 @@ class ClientConnection:
             for partition in table
             if partition.live is not None
             and (partition.fetch.is_paused or partition.log.end is None)
+            # A leader that does not answer would hold up the rest of the check.
+            and partition.log.leader_away is None
         }
         if silent:
             for partition, end in (await consumer.end_offsets(list(silent))).items():

@@ -119,6 +119,30 @@ async def test_records_below_the_position_of_a_reader_that_is_assigned_nothing_a
     await broker.close()
 
 
+@pytest.mark.parametrize("is_deleted", [True, False])
+@in_virtual_time
+async def test_it_is_noticed_while_a_paused_partition_is_deleted_or_has_no_leader(
+    is_deleted: bool,
+) -> None:
+    recorder = Recorder()
+    seen: list[bytes] = []
+    broker = make_broker()
+    broker.create_topic("payments", 1)
+    fill(broker, TEN)
+    app = noting_app(recorder, seen, assign=["orders:0", "payments:0"])
+    async with running(app, broker=broker) as test:
+        await until(lambda: committed(test) == 10)
+        app.channel("orders").pause(partitions=[tp(0, "payments")])
+        if is_deleted:
+            broker.delete_topic("payments")
+        else:
+            broker.leader_away(tp(0, "payments"))
+        await until(lambda: facts(test).not_ready)
+        recreate(broker, new_values(50))
+        await until_all_of(seen, new_values(50), 10)
+    await broker.close()
+
+
 @in_virtual_time
 async def test_what_was_read_of_the_old_topic_moves_no_position_of_the_new_one() -> None:
     """A handler that runs meanwhile acks a record that is no more: its ack counts for nothing."""
