@@ -290,6 +290,19 @@ def test_a_batch_cut_off_at_the_end_of_an_answer_is_left_for_the_next_one(
     assert reader.next_offset == theirs.next_fetch_offset
 
 
+@pytest.mark.parametrize("isolation", [READ_COMMITTED, READ_UNCOMMITTED])
+def test_a_control_batch_whose_marker_compaction_has_removed_is_passed_over(isolation: int) -> None:
+    """The log cleaner keeps the last batch of a producer without its records. The client's own
+    reader fails at it, and Java's does not.
+    """
+    emptied = bytearray(in_bytes(Batch((), producer=1), 4))
+    emptied[ATTRIBUTES_AT + 1] |= CONTROL
+    struct.pack_into(">I", emptied, CRC_AT, calc_crc32c(memoryview(emptied)[ATTRIBUTES_AT:]))
+    content = bytes(emptied) + in_bytes(Batch((0, 1)), 5)
+    reader = reader_of(Piece(content, ((1, 2),), (4, 5), (0, HEADER_BYTES), 7), isolation, 4)
+    assert [record.offset for record in reader.take(10)] == [5, 6]
+
+
 def test_without_its_codec_a_batch_is_an_error_that_names_the_extra() -> None:
     content = bytearray(in_bytes(Batch((0, 1)), 0))
     # A codec that nobody has.

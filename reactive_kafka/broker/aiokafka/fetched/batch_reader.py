@@ -293,7 +293,9 @@ class BatchReader:
         if self._aborted is not None and batch.producer_id is not None:
             self._aborted.reach(batch.base_offset)
             if batch.is_control_batch:
-                if is_abort_marker(next(batch).key):
+                # Compaction may have removed the marker. The last batch of a producer stays.
+                marker = next(batch, None)
+                if marker is not None and is_abort_marker(marker.key):
                     self._aborted.end(batch.producer_id)
             elif batch.is_transactional and self._aborted.has(batch.producer_id):
                 return True
