@@ -92,8 +92,11 @@ class KafkaTestCluster:
             [ConfigResource(ConfigResourceType.TOPIC, topic, configs=settings)]
         )
 
-    async def recreate_topic(self, topic: str, partitions: int) -> None:
+    async def delete_topic(self, topic: str) -> None:
         await self._admin.delete_topics([topic])
+
+    async def recreate_topic(self, topic: str, partitions: int) -> None:
+        await self.delete_topic(topic)
         answer = await self._admin.create_topics([NewTopic(topic, partitions, 1)])
         # A member that asked for it was faster: the broker has made it.
         assert answer.topic_errors[0][1] in (0, 36)

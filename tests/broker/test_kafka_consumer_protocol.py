@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
@@ -67,6 +68,23 @@ class TestPositions(PositionsContract):
     """Positions in transactions."""
 
     keeps_partitions = True
+
+
+async def test_a_member_whose_pattern_fits_no_topic_any_more_stays_one(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    prefix = f"p{uuid.uuid4().hex[:8]}"
+    topic = await cluster.create_topic(2, prefix)
+    properties = {"metadata_max_age_ms": 300}
+    async with joined(cluster, None, group, pattern=f"{prefix}-.*", properties=properties) as one:
+        await one.until_assigned(2)
+        await cluster.delete_topic(topic)
+        await one.until(lambda: not one.owned)
+        ends_at = one.consumer.session_ends_at()
+        await one.poll_until(lambda poll: one.consumer.session_ends_at() > ends_at + 1, {})
+        another = await cluster.create_topic(1, prefix)
+        assert await one.until_assigned(1) == {TopicPartition(another, 0)}
+        assert one.consumer.is_member()
 
 
 async def test_a_group_is_moved_member_by_member_in_both_directions(

@@ -90,8 +90,8 @@ class ConsumerCoordinator:
             member.rebalance_timeout_s = values["rebalance_timeout_ms"] / 1000
         topics = values["subscribed_topic_names"]
         if topics is not None and frozenset(topics) != member.topics:
-            # A new member has raised the epoch already.
-            self.group_epoch += bool(member.topics)
+            # A new member, which has neither, has raised the epoch already.
+            self.group_epoch += bool(member.topics or member.epoch)
             member.topics = frozenset(topics)
         self._update_target()
         before = member.assigned

@@ -461,6 +461,20 @@ def test_a_pattern_without_a_topic_owns_nothing_and_asks_for_nothing_until_one_a
     assert played.member.owned.partitions == partitions("orders", 0, 1, 2, 3)
 
 
+def test_a_pattern_whose_last_topic_is_deleted_stays_a_member_until_another_one_appears() -> None:
+    played = joined()
+    played.group.change_topics({"bills": (BILLS, 3)})
+    played.member.subscribe(())
+    played.settle(1.0)
+    assert played.member.owned.partitions == frozenset()
+    assert played.member.state is ConsumerMemberState.MEMBER
+    assert played.member.due_at() < inf
+    played.member.subscribe(["bills"])
+    played.settle(10.0)
+    assert played.member.owned.partitions == partitions("bills", 0, 1, 2)
+    assert not [step for step in played.steps if isinstance(step, LoseStep)]
+
+
 def test_a_topic_that_was_created_again_is_revoked_and_assigned() -> None:
     played = joined()
     played.group.change_topics({**TOPICS, "orders": (b"another-topic-id", 1)})

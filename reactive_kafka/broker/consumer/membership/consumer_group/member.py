@@ -132,7 +132,10 @@ class ConsumerGroupMember:
 
     def due_at(self) -> float:
         """Return when the next heartbeat is to be sent; infinite if none is."""
-        if self.state not in (_S.OUT, _S.MEMBER) or not self._topics:
+        if self.state not in (_S.OUT, _S.MEMBER):
+            return inf
+        if self.state is _S.OUT and not self._topics:
+            # The group takes no member without a topic. It keeps one whose last topic is gone.
             return inf
         return -inf if self._is_due else self._next_at
 
