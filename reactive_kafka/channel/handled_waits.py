@@ -67,9 +67,13 @@ class HandledWaits:
     def _look_later(self, now: float) -> None:
         youngest_s = now - max(waiter.began for waiter in self._waiters)
         wait_s = min(LOOK_S, max(FIRST_LOOK_S, youngest_s / 10))
+        loop = asyncio.get_running_loop()
         if self._timer is not None:
+            # Otherwise waits that begin all the time would put the next look off for ever.
+            if self._timer.when() <= loop.time() + wait_s:
+                return
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(wait_s, self._look)
+        self._timer = loop.call_later(wait_s, self._look)
 
     def _look(self) -> None:
         now = self._clock.monotonic()

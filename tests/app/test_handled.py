@@ -100,6 +100,23 @@ async def test_a_quick_handler_is_seen_soon() -> None:
 
 
 @in_virtual_time
+async def test_a_wait_ends_while_others_begin_all_the_time() -> None:
+    writing = Writing()
+    async with running(writing.app):
+        confirmation = await writing.write()
+        waiting = await writing.waits(confirmation)
+        writing.go_on.set()
+        later = RecordMetadata("orders", 0, 1000)
+        others: list[asyncio.Task[None]] = []
+        for _ in range(200):
+            others.append(asyncio.create_task(writing.channel.handled(later)))
+            await asyncio.sleep(0.001)
+        assert waiting.done()
+        for other in others:
+            other.cancel()
+
+
+@in_virtual_time
 async def test_a_record_that_is_settled_behind_an_unsettled_one_is_handled() -> None:
     app, kept = own_app(), list[Message[bytes]]()
     keep_messages(app, kept, ack="manual")
