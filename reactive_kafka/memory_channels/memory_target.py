@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -74,7 +74,7 @@ class MemoryTarget:
         # Offset -> value.
         self._unsettled: dict[int, MemoryRecord] = {}
         # Senders that wait for room, first come, first served.
-        self._callers: deque[Future[None]] = deque()
+        self._callers: OrderedDict[Future[None], None] = OrderedDict()
         # Places that are promised to senders that were let in and have not continued yet.
         self._granted = 0
         # Set when values have left.
@@ -165,16 +165,16 @@ class MemoryTarget:
 
     async def _room(self) -> None:
         turn: Future[None] = asyncio.get_running_loop().create_future()
-        self._callers.append(turn)
+        self._callers[turn] = None
         try:
             await turn
         except asyncio.CancelledError:
-            # If it was our turn already, it is now the next sender's.
+            # It is gone already if a value has left between the cancellation and now.
+            self._callers.pop(turn, None)
             if turn.done() and not turn.cancelled():
+                # It was our turn already: now it is the next sender's.
                 self._granted -= 1
                 self._let_in()
-            else:
-                self._callers.remove(turn)
             raise
 
     def put_now(self, value: Any, receipt: Receipt | QueuedRecord) -> None:
@@ -222,7 +222,7 @@ class MemoryTarget:
     def _let_in(self) -> None:
         """Values have left: let in senders that wait for room."""
         while self._callers and (self._why_left is not None or not self._is_full):
-            turn = self._callers.popleft()
+            turn, _ = self._callers.popitem(last=False)
             if not turn.done():
                 self._granted += 1
                 turn.set_result(None)

@@ -515,6 +515,29 @@ async def test_a_full_channel_refuses_send_nowait_and_a_source_waits() -> None:
     assert most == 3
 
 
+async def test_a_send_that_is_cancelled_in_the_moment_in_which_room_comes_is_cancelled() -> None:
+    app, go_on, seen = staged(stage={"max_in_flight": 1}), asyncio.Event(), list[Message[int]]()
+    emitter = app.emitter("stage")
+
+    @app.incoming("stage")
+    async def downstream(message: Message[int]) -> None:
+        seen.append(message)
+        await go_on.wait()
+
+    async with running(app):
+        first = asyncio.ensure_future(emitter.send(1))
+        second = asyncio.ensure_future(emitter.send(2))
+        await until(lambda: len(seen) == 1)
+        second.cancel()
+        seen[0].ack()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        await first
+        go_on.set()
+        await emitter.send(3)
+    assert [message.payload for message in seen] == [1, 3]
+
+
 async def test_a_nacked_value_of_a_source_is_told_and_the_next_one_follows() -> None:
     recorder, seen = Recorder(), list[int]()
     app = staged(recorder)
