@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol, cast, overload
 
 from reactive_kafka.wire import headers_problem, shown
 
 HeaderPairs = Sequence[tuple[str, bytes | None]]
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+"""The time with the timestamp 0."""
 
 
 class TopicPartition(NamedTuple):
@@ -255,6 +258,15 @@ def _check_partition(partition: object) -> None:
         raise TypeError(f"Record(partition={shown(partition)}): expected the number of a partition")
     if not 0 <= partition < 2**31:
         raise ValueError(f"Record(partition={partition}): partitions have numbers from 0 on")
+
+
+def epoch_ms(moment: datetime) -> int:
+    """Return a time as the timestamp of a record: whole milliseconds since 1970.
+
+    It is the inverse of :attr:`Message.timestamp`. Seconds in a float would not be: some times
+    would become one millisecond earlier.
+    """
+    return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
 def _check_timestamp(timestamp: object) -> None:

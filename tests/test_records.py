@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from reactive_kafka import Headers, Record
+from reactive_kafka.records import EPOCH, epoch_ms
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -86,3 +89,10 @@ def test_all_other_fields_are_as_before() -> None:
     )
     assert (record.key, record.partition, record.timestamp) == ("k", 0, AT)
     assert hash(Record(b"value")) == hash(Record(b"value"))
+
+
+@given(st.integers(0, 253_402_300_799_999), st.integers(0, 999))
+@example(1_090_469_273_610, 0)
+def test_a_time_becomes_the_timestamp_that_it_was_made_of(timestamp_ms: int, more_us: int) -> None:
+    moment = EPOCH + timedelta(milliseconds=timestamp_ms, microseconds=more_us)
+    assert epoch_ms(moment) == timestamp_ms

@@ -28,7 +28,7 @@ from reactive_kafka.formats import FormatError, is_event_type
 from reactive_kafka.formats.encoders import write_by_value
 from reactive_kafka.formats.sent_values import check_value
 from reactive_kafka.formats.user_objects import load_strategy, made_strategy
-from reactive_kafka.records import Record
+from reactive_kafka.records import Record, epoch_ms
 from reactive_kafka.wire import fields_problem, record_problem, shown, topic_problem
 
 DEAD_LETTER_QUEUE = "dead-letter-queue"
@@ -253,7 +253,7 @@ def _content(failed: FailedRecord, topic: str) -> WriteLetter:
         key=failed.key if record.key is None else write_by_value(record.key),
         headers=tuple(record.headers),
         partition=record.partition,
-        timestamp_ms=None if record.timestamp is None else int(record.timestamp.timestamp() * 1000),
+        timestamp_ms=None if record.timestamp is None else epoch_ms(record.timestamp),
     )
 
 

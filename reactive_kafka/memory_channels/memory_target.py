@@ -22,7 +22,7 @@ from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, Receipt
 from reactive_kafka.outgoing.queue.record import QueuedRecord
 from reactive_kafka.outgoing.target import LeftError
-from reactive_kafka.records import HeaderPairs, RawRecord, Record, TopicPartition
+from reactive_kafka.records import HeaderPairs, RawRecord, Record, TopicPartition, epoch_ms
 from reactive_kafka.tasks import Flag
 from reactive_kafka.verdicts.ageing import HOLDER
 from reactive_kafka.verdicts.value_origins import ValueOrigin, origins_of, value_settled
@@ -132,9 +132,7 @@ class MemoryTarget:
             key = write_by_value(key)
         if problem := fields_problem(None, key, headers, None, None):
             raise RejectedRecordError(f"channel {self.name!r}: {problem}")
-        return MemoryRecord(
-            value.value, key, headers, now_ms if at is None else int(at.timestamp() * 1000)
-        )
+        return MemoryRecord(value.value, key, headers, now_ms if at is None else epoch_ms(at))
 
     @property
     def _is_full(self) -> bool:

@@ -32,7 +32,7 @@ from reactive_kafka.outgoing.send_watch import SendWatch
 from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
 from reactive_kafka.outgoing.transactions.transaction import Sender
 from reactive_kafka.outgoing.transactions.transactional_writer import TransactionalWriter
-from reactive_kafka.records import HeaderPairs, RawRecord, Record, RecordBytes
+from reactive_kafka.records import HeaderPairs, RawRecord, Record, RecordBytes, epoch_ms
 from reactive_kafka.tasks import Spawn, all_ended
 from reactive_kafka.verdicts.outbox import EVENT_ID, OutboxEvent
 from reactive_kafka.wire import batch_bytes, fields_problem, topic_problem
@@ -309,7 +309,7 @@ class OutgoingChannel:
             raise EncodeError(
                 f"channel {self.name!r}: the record's timestamp {timestamp} has no time zone"
             )
-        return int(timestamp.timestamp() * 1000)
+        return epoch_ms(timestamp)
 
     def _as_event(self, value: Any, headers: HeaderPairs) -> EventRecord:
         if self._event_writer is None:

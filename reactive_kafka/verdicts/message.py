@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from asyncio import Future
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from reactive_kafka.formats.cloudevents import CloudEvent
 from reactive_kafka.formats.cloudevents_read import event_of
-from reactive_kafka.records import Headers, RawRecord, Record
+from reactive_kafka.records import EPOCH, Headers, RawRecord, Record
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.delivery_hook import MessageCheckpoint
 
 T = TypeVar("T")
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Message(Delivery, Generic[T]):
@@ -99,7 +97,7 @@ class Message(Delivery, Generic[T]):
         if milliseconds is None or milliseconds < 0:
             return None
         try:
-            return _EPOCH + timedelta(milliseconds=milliseconds)
+            return EPOCH + timedelta(milliseconds=milliseconds)
         except OverflowError:
             return None
 

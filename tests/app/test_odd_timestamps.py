@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from reactive_kafka import Message
+from reactive_kafka import App, Message, Record
 from tests.app.helpers import (
     committed,
     facts,
@@ -72,3 +72,32 @@ async def test_records_of_any_time_are_handled_fail_come_back_and_end_as_letters
                 200,
                 404,
             }
+
+
+async def test_a_timestamp_that_is_passed_on_stays_the_same_to_the_millisecond() -> None:
+    # Divided by 1000 and multiplied again, these are a little less.
+    times = [1_090_469_273_610, 2_170_288_830_128]
+    app = App(
+        {
+            "incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest"}},
+            "outgoing": {"invoices": {}},
+            "memory": {"stage": {}},
+        }
+    )
+
+    @app.incoming("orders")
+    @app.outgoing("stage")
+    async def orders(message: Message[bytes]) -> Record:
+        return Record(b"", timestamp=message.timestamp)
+
+    @app.incoming("stage")
+    @app.outgoing("invoices")
+    async def stage(message: Message[bytes]) -> Record:
+        return Record(b"", timestamp=message.timestamp)
+
+    broker = make_broker()
+    for timestamp in times:
+        broker.produce("orders", b"", timestamp_ms=timestamp, partition=0)
+    async with running(app, broker=broker) as test:
+        await test.settled()
+        assert [record.timestamp for record in test.records("invoices")] == times

@@ -226,7 +226,7 @@ def test_a_replacement_says_what_is_written_and_what_it_leaves_out_stays() -> No
 
 
 def test_a_replacement_may_name_key_partition_topic_timestamp_and_our_own_headers() -> None:
-    at = datetime(2026, 1, 2, tzinfo=UTC)
+    at = datetime(2038, 10, 9, 11, 0, 30, 128_000, tzinfo=UTC)
     replacement = Record(
         None,
         key="é",
@@ -242,7 +242,7 @@ def test_a_replacement_may_name_key_partition_topic_timestamp_and_our_own_header
         5,
         "graveyard",
     )
-    assert write.timestamp_ms == at.timestamp() * 1000
+    assert write.timestamp_ms == 2_170_234_830_128
     assert header(write, "dead-letter-timestamp") == str(failed().timestamp_ms)
     assert [value for name, value in write.headers if name == "dead-letter-reason"] == [b"because"]
 
