@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from datetime import datetime
 from functools import partial
 from threading import get_ident
-from typing import Any, NamedTuple, TypeVar, cast, overload
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast, overload
 
 from reactive_kafka.config.kinds import SOME_TIME
 from reactive_kafka.errors import (
@@ -127,7 +127,7 @@ class Sending(QueuedRecord):
         def follow_no_more() -> None:
             if not self.is_over:
                 # The application ended without reporting its outcome.
-                self.fail(ChannelClosedError("the application has stopped"))
+                self.fail(_has_stopped_error())
             follow()
 
         if self.home.is_here:
@@ -282,7 +282,7 @@ class Emitter:
                 self._home = home
                 self._thread = get_ident()
             return self._send_now(channel, home, record)
-        return home.call(partial(self._send_now, channel, home, record), _stopped)
+        return home.call(partial(self._send_now, channel, home, record), _has_stopped)
 
     def _send_now(self, channel: Target, home: HomeLoop, record: Any) -> Sending:
         if self._around is None:
@@ -409,9 +409,16 @@ class Emitter:
 
 
 async def _at_home(home: HomeLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Await a coroutine on the loop of the application, from any loop and thread."""
+    """Await a coroutine on the loop of the application, from any loop and thread.
+
+    Raises:
+        ChannelClosedError: The loop has ended, and the coroutine before its own end.
+
+    Cancellation: The coroutine is cancelled, too.
+    """
     if home.is_here:
         return await work()
+    tasks: list[asyncio.Task[Any]] = []
 
     async def run() -> tuple[T | None, BaseException | None]:
         try:
@@ -420,16 +427,52 @@ async def _at_home(home: HomeLoop, work: Callable[[], Coroutine[Any, Any, T]]) -
             # It is meant for the caller. Raised in a task, it would end the application's loop.
             return None, ending
 
-    running = run()
+    def cancel(_: object) -> None:
+        for task in tasks:
+            task.cancel()
+
+    answer = home.send(partial(_start, run, tasks), _has_stopped)
     try:
-        answer = asyncio.run_coroutine_threadsafe(running, home.loop)
-    except RuntimeError as closed:
-        running.close()
-        raise ChannelClosedError("the application has stopped") from closed
-    result, ending = await asyncio.wrap_future(answer)
+        result, ending = await asyncio.wrap_future(answer)
+    except asyncio.CancelledError:
+        # Calls of one thread keep their order, so there is a task by then.
+        home.send(cancel, lambda: None)
+        raise
     if ending is not None:
         raise ending
     return cast(T, result)
+
+
+def _start(
+    work: Callable[[], Coroutine[Any, Any, Any]],
+    tasks: list[asyncio.Task[Any]],
+    answer: concurrent.futures.Future[Any],
+) -> None:
+    """Start the task of a call, which its caller on another loop may cancel, and answer it."""
+    task = asyncio.create_task(work())
+    tasks.append(task)
+    task.add_done_callback(partial(_answer_with, answer))
+
+
+def _answer_with(answer: concurrent.futures.Future[Any], task: asyncio.Task[Any]) -> None:
+    """Pass on the outcome of a task to its caller on another loop."""
+    if task.cancelled() and task.cancelling():
+        # The loop ends, and has cancelled all tasks; or the caller has, and does not look.
+        answer.set_exception(_has_stopped_error())
+    elif task.cancelled():
+        answer.set_exception(asyncio.CancelledError())
+    elif (error := task.exception()) is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(task.result())
+
+
+def _has_stopped() -> NoReturn:
+    raise _has_stopped_error()
+
+
+def _has_stopped_error() -> ChannelClosedError:
+    return ChannelClosedError("the application has stopped")
 
 
 async def _send(channel: Target, record: Any) -> RecordMetadata:
@@ -503,10 +546,6 @@ def _send_now(channel: Target, home: HomeLoop, record: Any) -> Sending:
     sending.home = home
     channel.put_now(outgoing, sending)
     return sending
-
-
-def _stopped() -> Sending:
-    raise ChannelClosedError("the application has stopped")
 
 
 def _metadata(receipt: Receipt) -> RecordMetadata:
