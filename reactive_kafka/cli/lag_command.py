@@ -33,7 +33,7 @@ from reactive_kafka.cli.stored_positions import GroupView, read_group
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.errors import BrokerError, escaped
+from reactive_kafka.errors import BrokerError, FatalBrokerError, escaped
 
 
 class LagQuery(NamedTuple):
@@ -66,6 +66,20 @@ class Row(NamedTuple):
     lag: int | None
 
 
+class LagLook(NamedTuple):
+    """One look at all groups.
+
+    Attributes:
+        rows: The partitions of the groups that could be read.
+        read: The questions that these rows answer.
+        problems: Why other groups cannot be shown.
+    """
+
+    rows: list[Row]
+    read: Sequence[LagQuery] = ()
+    problems: Sequence[str] = ()
+
+
 @click.command(name="lag", short_help="Show how far groups are behind.")
 @options.config(
     "Configuration file; the groups and topics of its incoming channels and of their delayed "
@@ -96,7 +110,8 @@ def lag(
     """Show how far groups are behind: committed position, log end, and the records between them.
 
     Read-only: it joins no group and changes nothing, so it is safe to use while consumers run. A
-    dash means that the group has committed nothing yet. Exits with 1 for an unknown group or topic.
+    dash means that the group has committed nothing yet. Exits with 1 for an unknown group or topic,
+    when it has shown the others.
 
     \b
     Examples:
@@ -114,21 +129,26 @@ def lag(
     else:
         queries = _configured(config, group, topics)
     with waiting_line("asking the brokers"):
-        rows = asyncio.run(_rows(queries))
+        found = asyncio.run(_look(queries))
+    problems = "\n".join(found.problems)
+    if problems and not found.rows:
+        raise CommandFailed(problems)
     if every_s is not None:
         with suppress(KeyboardInterrupt):
             asyncio.run(_watch(queries, every_s, as_json=as_json))
         return
     if as_json:
-        click.echo(json.dumps([row._asdict() for row in rows], indent=2))
+        click.echo(json.dumps([row._asdict() for row in found.rows], indent=2))
     else:
-        echo_table(table(rows))
-    for note in notes(queries, rows):
+        echo_table(table(found.rows))
+    for note in notes(found.read, found.rows):
         click.echo(note, err=True)
+    if problems:
+        raise CommandFailed(problems)
 
 
 async def _watch(queries: Sequence[LagQuery], every_s: float, *, as_json: bool) -> None:
-    async for rows, history in looks(lambda: _rows(queries), SYSTEM_CLOCK, every_s):
+    async for rows, history in looks(lambda: _look(queries), SYSTEM_CLOCK, every_s):
         if as_json:
             click.echo(json.dumps([row._asdict() for row in rows]))
             continue
@@ -140,20 +160,21 @@ async def _watch(queries: Sequence[LagQuery], every_s: float, *, as_json: bool) 
 
 
 async def looks(
-    ask: Callable[[], Awaitable[list[Row]]], clock: Clock, every_s: float
+    ask: Callable[[], Awaitable[LagLook]], clock: Clock, every_s: float
 ) -> AsyncIterator[tuple[list[Row], LagHistory]]:
-    """Yield what *ask* returns, every so many seconds, with its history.
+    """Yield the rows that *ask* returns, every so many seconds, with their history.
 
-    A question that fails is reported on stderr, and asked again.
+    What cannot be read is reported on stderr, and asked again.
     """
     history = LagHistory()
     while True:
         started = clock.monotonic()
         try:
-            rows = await ask()
-        except (CommandFailed, BrokerError) as error:
-            click.echo(f"{escaped(str(error))}; asking again in {every_s:g} s", err=True)
-        else:
+            rows, _, problems = await ask()
+        except BrokerError as error:
+            rows = []
+            problems = [str(error)]
+        if rows or not problems:
             offsets = {
                 (row.group, row.topic, row.partition): PartitionOffsets(row.committed, row.log_end)
                 for row in rows
@@ -161,6 +182,8 @@ async def looks(
             }
             history.add(clock.monotonic(), offsets)
             yield rows, history
+        for problem in problems:
+            click.echo(f"{escaped(problem)}; asking again in {every_s:g} s", err=True)
         await asyncio.sleep(max(0.0, started + every_s - clock.monotonic()))
 
 
@@ -247,13 +270,27 @@ def _topics_text(topics: Iterable[str]) -> str:
     return f"topic {', '.join(topics)}"
 
 
-async def _rows(queries: Sequence[LagQuery]) -> list[Row]:
-    views = [await _view(query) for query in queries]
-    return [
-        Row(view.name, *each.partition, each.position, each.log.end, each.lag)
-        for view in views
-        for each in view.positions
-    ]
+async def _look(queries: Sequence[LagQuery]) -> LagLook:
+    """Ask for all groups. One that does not exist yet keeps no other from being shown.
+
+    Raises:
+        TransientBrokerError: The brokers do not answer.
+    """
+    rows: list[Row] = []
+    read: list[LagQuery] = []
+    problems: dict[str, None] = {}
+    for query in queries:
+        try:
+            view = await _view(query)
+        except (CommandFailed, FatalBrokerError) as error:
+            problems[str(error)] = None
+            continue
+        read.append(query)
+        rows += [
+            Row(view.name, *each.partition, each.position, each.log.end, each.lag)
+            for each in view.positions
+        ]
+    return LagLook(rows, read, list(problems))
 
 
 async def _view(query: LagQuery) -> GroupView:

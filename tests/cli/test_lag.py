@@ -224,6 +224,45 @@ def with_retries(folder: Path) -> MemoryBroker:
     return broker
 
 
+def two_services(folder: Path, other: str) -> MemoryBroker:
+    """The group billing is 2 records behind; shop.toml has a channel of it, and behind it *other*,
+    which cannot be shown.
+    """
+    (folder / "shop.toml").write_text(
+        f'[kafka]\nbootstrap_servers = "memory:1"\n{other}\n'
+        '[incoming.orders]\ngroup_id = "billing"\n'
+    )
+    broker = inside.make_broker(1, "orders")
+    inside.fill(broker, "orders", [5])
+    inside.commit(broker, "billing", "orders", 3)
+    return broker
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (
+            '[incoming.audit]\ntopic = "orders"\ngroup_id = "audit"',
+            "unknown group 'audit': it has no members and has committed nothing",
+        ),
+        ('[incoming.audit]\ntopic = "clicks"\ngroup_id = "audit"', "unknown topic clicks"),
+    ],
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_group_that_does_not_exist_yet_keeps_no_other_from_being_shown(
+    other: str, said: str, as_json: bool, tmp_path: Path
+) -> None:
+    broker = two_services(tmp_path, other)
+    arguments = ["lag", "--config", str(tmp_path / "shop.toml"), *(["--json"] if as_json else [])]
+    ended = inside.cli_on(broker, *arguments, servers=False)
+    assert ended.code == 1
+    assert [line for line in ended.err.splitlines() if said in line] == ended.err.splitlines()
+    if as_json:
+        assert [(row["group"], row["lag"]) for row in json.loads(ended.out)] == [("billing", 2)]
+    else:
+        assert ended.out.splitlines()[1].split() == ["billing", "orders", "0", "3", "5", "2"]
+
+
 async def test_a_running_member_is_not_disturbed(servers: str, group: str, tmp_path: Path) -> None:
     async with member_of(servers, group) as member:
         arguments = ("lag", "--bootstrap-servers", servers, "--group", group)

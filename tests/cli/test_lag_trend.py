@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.cli.lag_command import Row, looks, trend_lines
+from reactive_kafka.cli.lag_command import LagLook, Row, looks, trend_lines
 from reactive_kafka.cli.lag_trend import WINDOW_S, LagHistory, LagTrend, PartitionOffsets
 from reactive_kafka.clock import Clock
 from reactive_kafka.errors import TransientBrokerError
@@ -93,20 +93,28 @@ async def test_it_looks_again_and_again_and_survives_an_outage(
     loop = asyncio.get_running_loop()
     asked: list[float] = []
 
-    async def ask() -> list[Row]:
+    async def ask() -> LagLook:
         asked.append(loop.time())
         if len(asked) == 2:
             raise TransientBrokerError("no broker answers")
-        return [Row("billing", "orders", 0, 10 * len(asked), 100, 100 - 10 * len(asked))]
+        if len(asked) == 3:
+            return LagLook([], problems=["unknown topic orders"])
+        committed = 10 * len(asked)
+        row = Row("billing", "orders", 0, committed, 100, 100 - committed)
+        return LagLook([row], problems=["unknown group 'audit'"])
 
     lines: list[str] = []
     async for rows, seen in looks(ask, Clock(monotonic=loop.time), 10.0):
         lines += trend_lines(rows, seen)
         if len(lines) == 2:
             break
-    assert [at - asked[0] for at in asked] == [0.0, 10.0, 20.0]
+    assert [at - asked[0] for at in asked] == [0.0, 10.0, 20.0, 30.0]
     assert lines == [
         "group billing: measuring",
-        "group billing: 1 handled and 0 written a second, caught up in 1m10s",
+        "group billing: 1 handled and 0 written a second, caught up in 1m",
     ]
-    assert capsys.readouterr().err == "no broker answers; asking again in 10 s\n"
+    assert capsys.readouterr().err.splitlines() == [
+        "unknown group 'audit'; asking again in 10 s",
+        "no broker answers; asking again in 10 s",
+        "unknown topic orders; asking again in 10 s",
+    ]
