@@ -12,7 +12,7 @@ from typing import Any
 
 from reactive_kafka.cli.workers.parent_signals import handling, how_ended
 from reactive_kafka.cli.workers.worker_process import WorkerProcess, start_process
-from reactive_kafka.errors import MissingExtraError
+from reactive_kafka.errors import MissingExtraError, describe
 from reactive_kafka.runtime.signals import SIGNALS
 from reactive_kafka.tasks import Flag
 
@@ -104,10 +104,14 @@ class Reloader:
     async def _watch(self, folder: Path, watched: Any, recursive: bool) -> None:
         from watchfiles import awatch
 
-        async for changes in awatch(folder, watch_filter=watched, recursive=recursive):
-            names = sorted(Path(path).name for _, path in changes)
-            logger.info("changed: %s", ", ".join(names[:NAMED]))
-            self._changed.set()
+        try:
+            async for changes in awatch(folder, watch_filter=watched, recursive=recursive):
+                names = sorted(Path(path).name for _, path in changes)
+                logger.info("changed: %s", ", ".join(names[:NAMED]))
+                self._changed.set()
+        except Exception as error:
+            # The system may have no watch left for so many files, for example.
+            logger.error("changes in %s are not noticed: %s", folder, describe(error))
 
     def _signalled(self, number: signal.Signals) -> None:
         """The first signal drains the application. A second one ends it at once."""
