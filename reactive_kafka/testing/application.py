@@ -79,6 +79,8 @@ class TestApp:
         self._running = AsyncExitStack()
         # The loop that the application runs on.
         self._loop: asyncio.AbstractEventLoop | None = None
+        # None until the block begins.
+        self._settlement: SettlementCheck | None = None
 
     @property
     def broker(self) -> MemoryBroker:
@@ -112,7 +114,8 @@ class TestApp:
         app = self.app
         cluster = self._cluster
         errors = LastErrors()
-        self._settlement = SettlementCheck(app, cluster, errors)
+        settlement = SettlementCheck(app, cluster, errors)
+        self._settlement = settlement
         async with AsyncExitStack() as stack:
             cluster_overrides = await cluster.overrides()
             stack.push_async_callback(cluster.close)
@@ -135,7 +138,7 @@ class TestApp:
             await cluster.open(app)
             stack.push_async_exit(self._stop)
             await app.start()
-            await self._settlement.wait_until_assigned(self._start_timeout_s)
+            await settlement.wait_until_assigned(self._start_timeout_s)
             self._running = stack.pop_all()
         return self
 
@@ -216,8 +219,11 @@ class TestApp:
         Raises:
             NotSettledError: A channel has failed, or a record is not settled and committed within
                 the timeout. ``__cause__`` is the exception of its handler.
+            RuntimeError: The block has not begun.
         """
         self._check_loop()
+        if self._settlement is None:
+            raise RuntimeError("test.settled() before `async with TestApp(app) as test:`")
         await self._settlement.wait_until_settled(timeout, retries=retries)
 
     def records(self, channel_or_topic: str) -> list[StoredRecord]:

@@ -282,6 +282,12 @@ def test_a_test_app_of_another_loop_says_so() -> None:
         fixture.run(test.__aexit__(None, None, None))
 
 
+async def test_before_its_block_there_is_nothing_that_could_be_settled() -> None:
+    test = TestApp(App({"incoming": {"orders": {"group_id": "billing"}}}))
+    with pytest.raises(RuntimeError, match=r"settled\(\) before `async with TestApp"):
+        await test.settled()
+
+
 async def test_two_applications_share_a_group_on_one_broker() -> None:
     async with TestApp(billing()) as one, TestApp(billing(), broker=one.broker) as two:
         shares = [frozenset(test.app.channel("orders").assignment) for test in (one, two)]
