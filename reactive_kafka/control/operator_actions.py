@@ -224,13 +224,16 @@ class OperatorActions:
         result: str | None = None,
     ) -> ActionAnswer:
         """Make a change, and wait for it for a while. It ends also if the client does not wait."""
-        errors: list[BaseException] = []
+        # What it has raised, or None. Nothing: it was cut off, or has not ended.
+        outcomes: list[BaseException | None] = []
 
         async def run() -> None:
             try:
                 await change()
             except Exception as error:
-                errors.append(error)
+                outcomes.append(error)
+            else:
+                outcomes.append(None)
 
         tasks = None
         if (running := self._running()) is not None:
@@ -241,11 +244,14 @@ class OperatorActions:
         if handle is None:
             raise ActionError(503, "the application stops: nothing can be changed now")
         await asyncio.wait([handle.task], timeout=WAITED_S)
-        if errors:
-            raise errors[0]
         if not handle.task.done():
             said = f"it is under way, and has not ended after {WAITED_S:g} s"
             return _answer(channel, action, said, status=202)
+        if not outcomes:
+            raise ActionError(503, f"the application stops: the {action} was cut off")
+        [error] = outcomes
+        if error is not None:
+            raise error
         return _answer(channel, action, result)
 
 

@@ -190,6 +190,22 @@ async def test_a_seek_behind_the_end_of_the_log_is_refused_and_repeats_nothing(
         assert service.handled == ["a", "b", "c", "d"]
 
 
+async def test_a_seek_that_the_stop_of_the_application_cuts_off_does_not_pass_for_done(
+    service: Service,
+) -> None:
+    async with service.running() as test:
+        asked = test.broker.hold("end_offsets")
+        body = {"topic": "orders", "all": True, "offset": "beginning"}
+        seeking = asyncio.create_task(service.post("/api/channels/orders/seek", body))
+        await asked.arrived()
+        await service.app.stop()
+        answer = await seeking
+        assert answer.status_code == 503
+        assert answer.json() == {"error": "the application stops: the seek was cut off"}
+    [action] = service.actions
+    assert (action.outcome, action.result) == ("failed", answer.json()["error"])
+
+
 async def test_a_seek_of_a_partition_of_another_member_says_so(service: Service) -> None:
     async with service.running():
         body = {"topic": "orders", "partition": 7, "offset": 0}
