@@ -20,7 +20,7 @@ from reactive_kafka import (
     TransientBrokerError,
 )
 from reactive_kafka.testing import MemoryBroker, TestApp
-from tests.app.helpers import in_virtual_time, make_broker, running, tp, until
+from tests.app.helpers import in_virtual_time, make_broker, running, settle_down, tp, until
 
 
 def app_with(**invoices: Any) -> App:
@@ -167,6 +167,27 @@ async def test_another_thread_sends_in_a_transaction() -> None:
 
 
 @in_virtual_time
+async def test_a_block_that_another_thread_gives_up_entering_holds_up_no_stop() -> None:
+    app = app_with()
+    emitter = app.emitter("invoices")
+    home = asyncio.get_running_loop()
+
+    async def give_up() -> None:
+        entering = asyncio.ensure_future(emitter.transaction().__aenter__())
+        # Its first step hands the call over.
+        await asyncio.sleep(0)
+        # This loop stands still until the other one has begun the transaction.
+        asyncio.run_coroutine_threadsafe(settle_down(), home).result(10)
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+
+    async with running(app):
+        await asyncio.to_thread(asyncio.run, give_up())
+        stopped_at = home.time()
+    assert home.time() - stopped_at < 5
+
+
 async def test_many_blocks_at_once_are_each_whole() -> None:
     app = app_with()
     emitter = app.emitter("invoices")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from functools import partial
@@ -66,11 +67,23 @@ class EmitterTransaction:
                 f"and app.emitter({channel.name!r}).transaction() needs one"
             )
         producers = channel.writer.producers
+        begun: list[Transaction] = []
 
-        async def begin() -> Transaction:
-            return producers.begin()
+        async def begin() -> None:
+            begun.append(producers.begin())
 
-        self._open = (await self._at_home(home, begin), channel, home)
+        async def close() -> None:
+            for transaction in begun:
+                await transaction.close()
+
+        try:
+            await self._at_home(home, begin)
+        except asyncio.CancelledError:
+            # If the caller is on another loop, it may have begun all the same. A stop of the
+            # application would wait for its end.
+            await self._at_home(home, close)
+            raise
+        self._open = (begun[0], channel, home)
         return self
 
     @awaited_or_reported("tx.send(...)")
