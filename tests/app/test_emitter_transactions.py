@@ -188,6 +188,27 @@ async def test_a_block_that_another_thread_gives_up_entering_holds_up_no_stop() 
     assert home.time() - stopped_at < 5
 
 
+async def test_a_block_that_is_entered_twice_is_refused_and_the_first_one_is_whole() -> None:
+    app = app_with()
+    emitter = app.emitter("invoices")
+    async with running(app) as test:
+        block = emitter.transaction()
+        async with block as tx:
+            await tx.send(b"a")
+            with pytest.raises(
+                RuntimeError, match=r"each block takes a transaction\(\) of its own"
+            ):
+                async with block:
+                    pass
+            await tx.send(b"b")
+        assert seen(test.broker) == [b"a", b"b"]
+        async with block as tx:
+            await tx.send(b"c")
+        assert seen(test.broker) == [b"a", b"b", b"c"]
+        stopped_at = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - stopped_at < 5
+
+
 async def test_many_blocks_at_once_are_each_whole() -> None:
     app = app_with()
     emitter = app.emitter("invoices")

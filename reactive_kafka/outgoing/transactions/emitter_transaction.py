@@ -58,6 +58,11 @@ class EmitterTransaction:
         self._open: tuple[Transaction, OutgoingChannel, HomeLoop] | None = None
 
     async def __aenter__(self) -> EmitterTransaction:
+        if self._open is not None:
+            raise RuntimeError(
+                f"the transaction of {self._open[1].name!r} is open: each block takes a "
+                "transaction() of its own"
+            )
         channel, home = self._running()
         if not (
             isinstance(channel, OutgoingChannel) and isinstance(channel.writer, TransactionalWriter)
