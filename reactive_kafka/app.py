@@ -449,7 +449,12 @@ class App(Decorators):
 
         Yields:
             The application's own overrides.
+
+        Raises:
+            RuntimeError: It is running.
         """
+        if self._run is not None:
+            raise RuntimeError("the application is running")
         names = ("_source", "_overrides", "_connector", "_clock", "_observer", "_fit")
         before = {name: getattr(self, name) for name in names}
         self._connector = connector

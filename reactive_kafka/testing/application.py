@@ -115,11 +115,8 @@ class TestApp:
         cluster = self._cluster
         errors = LastErrors()
         settlement = SettlementCheck(app, cluster, errors)
-        self._settlement = settlement
         async with AsyncExitStack() as stack:
-            cluster_overrides = await cluster.overrides()
-            stack.push_async_callback(cluster.close)
-            self._spies.clear()
+            # First, because it refuses an application that is running.
             own_overrides = stack.enter_context(
                 app._staged(
                     connector=cluster.connector,
@@ -129,6 +126,10 @@ class TestApp:
                     source=self._config,
                 )
             )
+            cluster_overrides = await cluster.overrides()
+            stack.push_async_callback(cluster.close)
+            self._spies.clear()
+            self._settlement = settlement
             overrides = _merged(own_overrides or {}, self._overrides)
             overrides = _merged(overrides, _merged(_WITHOUT_HTTP, cluster_overrides))
             settings = app.configure(overrides=overrides)

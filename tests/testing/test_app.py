@@ -282,6 +282,19 @@ def test_a_test_app_of_another_loop_says_so() -> None:
         fixture.run(test.__aexit__(None, None, None))
 
 
+@pytest.mark.parametrize("is_same", [True, False])
+async def test_a_block_inside_of_another_one_is_refused_and_that_goes_on(is_same: bool) -> None:
+    app = billing()
+    async with TestApp(app) as test:
+        inner = test if is_same else TestApp(app)
+        with pytest.raises(RuntimeError, match="the application is running"):
+            async with inner:
+                pass
+        await test.send("orders", Order(7))
+        await test.settled()
+        assert [record.value for record in test.records("invoices")] == [b'{"order":7}']
+
+
 async def test_before_its_block_there_is_nothing_that_could_be_settled() -> None:
     test = TestApp(App({"incoming": {"orders": {"group_id": "billing"}}}))
     with pytest.raises(RuntimeError, match=r"settled\(\) before `async with TestApp"):
