@@ -192,12 +192,15 @@ class UntilEnd:
         if self._ends_of_group is None:
             return True
         self._ask_group_at = now + ASK_AGAIN_S
-        every = list(self._ends_of_group)
+        # A topic may be deleted by now, or recreated with fewer records.
+        there = await consumer.topics()
+        every = [one for one in self._ends_of_group if one in there.get(one.topic, ())]
+        ends_now = await consumer.end_offsets(every)
         stored = await session.hook.stored_positions(every)
         if stored is None:
             stored = await consumer.committed(every)
         return is_done_by_group(
-            self._ends_of_group,
+            {one: min(self._ends_of_group[one], end) for one, end in ends_now.items()},
             await consumer.beginning_offsets(every),
             stored,
             settings.auto_offset_reset,

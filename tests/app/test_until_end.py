@@ -763,3 +763,19 @@ async def test_a_member_without_partitions_ends_beside_a_service_that_is_up_to_d
         run = make_app()
         assert (noting(run), await run_to_its_end(run, broker, within_s=20)) == ([], 0)
     await broker.close()
+
+
+@in_virtual_time
+async def test_a_member_without_partitions_does_not_wait_for_a_topic_that_is_deleted() -> None:
+    broker = broker_with(20)
+    service = make_app(pattern="ord.*")
+    noting(service, takes_s=100.0)
+    async with running(service, broker=broker):
+        run = make_app(pattern="ord.*")
+        noting(run)
+        ending = asyncio.ensure_future(run_to_its_end(run, broker, within_s=60))
+        await asyncio.sleep(10)
+        assert not ending.done()
+        broker.delete_topic("orders")
+        assert await ending == 0
+    await broker.close()
