@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from reactive_kafka.assignment.incarnations import Incarnations
 from reactive_kafka.broker.client import Consumer
+from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.observe.events import NothingMatches
 from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.records import TopicPartition
@@ -61,7 +62,7 @@ class NewPartitions:
         """Take the first look, where the first assignment has no partitions.
 
         Partitions that are empty by now count as new when they come: a topic that our own question
-        has created exists by now, and no member owns it yet.
+        has created exists by now, and no member owns it yet. One whose leader is away does not.
         """
         there = await self._existing(consumer)
         pattern = self._context.settings.pattern
@@ -69,8 +70,25 @@ class NewPartitions:
             self._context.observer.on(
                 NothingMatches(channel=self._context.channel, pattern=pattern)
             )
-        ends = await consumer.end_offsets(there) if there else {}
-        self._known = self._with_ids(partition for partition, end in ends.items() if end > 0)
+        empty = await self._empty(consumer, there)
+        self._known = self._with_ids(there - empty)
+
+    async def _empty(
+        self, consumer: Consumer, partitions: set[TopicPartition]
+    ) -> set[TopicPartition]:
+        """Return which of these are empty, without those whose leaders do not answer.
+
+        Raises:
+            BrokerError: No answer, although the leaders answer.
+        """
+        try:
+            ends = await consumer.end_offsets(partitions)
+        except TransientBrokerError:
+            silent = (await consumer.look(partitions)).silent
+            if not silent:
+                raise
+            ends = await consumer.end_offsets(partitions - silent.keys())
+        return {partition for partition, end in ends.items() if end == 0}
 
     def _with_ids(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str | None]:
         return {partition: self._incarnations.id_of(partition.topic) for partition in partitions}

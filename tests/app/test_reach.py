@@ -291,6 +291,27 @@ async def test_many_partitions_are_counted_and_not_all_named() -> None:
 
 
 @in_virtual_time
+async def test_a_member_without_partitions_is_ready_while_the_leader_of_another_one_is_away() -> (
+    None
+):
+    handled: list[tuple[int, int]] = []
+    broker = make_broker(2)
+    first = noting_app(handled, Recorder(), consumers=2)
+    async with running(first, broker=broker):
+        await until(lambda: len(first.channel("orders").assignment) == 2)
+        broker.leader_away(tp(0))
+        idle = noting_app(handled, Recorder())
+        async with TestApp(idle, broker=broker):
+            assert is_ready(idle)
+            assert not idle.channel("orders").assignment
+            await first.stop()
+            broker.leader_back(tp(0))
+            await until(lambda: len(idle.channel("orders").assignment) == 2)
+            await until(lambda: is_ready(idle))
+    await broker.close()
+
+
+@in_virtual_time
 async def test_a_partition_without_a_leader_keeps_no_other_from_being_read() -> None:
     recorder, seen, broker = Recorder(), list[tuple[int, int]](), make_broker(3)
     app = noting_app(seen, recorder, commit_interval="100ms")
