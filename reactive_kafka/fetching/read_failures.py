@@ -49,7 +49,7 @@ class ReadFailures:
         found = set(self.deciding)
         for partition in self._found:
             place = partition.fetch.unreadable
-            if place is not None and now < place.again_at:
+            if place is not None and now < place.again_at and _is_current(partition):
                 found.add(partition.id)
         return found
 

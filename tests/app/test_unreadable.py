@@ -101,6 +101,19 @@ async def test_a_seek_past_it_ends_the_wait() -> None:
         assert handled == [(0, 0), (0, 1), (0, 6)]
 
 
+@in_virtual_time
+async def test_a_seek_past_it_ends_the_wait_at_once_although_nobody_asks_for_health() -> None:
+    handled: list[tuple[int, int]] = []
+    app = noting_app(handled)
+    async with running(app) as test:
+        test.broker.spoil(tp(0), 2, 3)
+        await send(test, *VALUES)
+        # The next attempt is 31.5 s after the first one.
+        await asyncio.sleep(20)
+        await app.channel("orders").seek(tp(0), 4)
+        await until(lambda: handled == [(0, 0), (0, 1), (0, 4), (0, 5)], 1.0)
+
+
 # -- skip
 
 
