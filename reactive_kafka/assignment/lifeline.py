@@ -16,11 +16,12 @@ from reactive_kafka.partitions.partition import PartitionState
 from reactive_kafka.tasks import aligned_wait_s
 
 LOOK_S = 0.1
+"""How soon it is noticed that the group answers again."""
+
 AGAIN_S = 2.0
 """How often to look when the session ends. That may come nearer: a consumer learns how long its
 session is after its start, and an operator can change it.
 """
-"""How soon it is noticed that the group answers again."""
 
 BEGUN = frozenset({PartitionState.STARTING, PartitionState.READING})
 
