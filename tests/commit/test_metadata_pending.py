@@ -16,7 +16,7 @@ from reactive_kafka.commit.commit_engine import CommitRequest
 from reactive_kafka.commit.strategy import CommitStrategy, LatestCommits, NoCommits
 from reactive_kafka.errors import CommitRefusedError, NotOwnerError
 from reactive_kafka.tracking.metadata.codec import LIMIT, Metadata, decode, encode, units
-from reactive_kafka.tracking.metadata.pending import MetadataPolicy
+from reactive_kafka.tracking.metadata.pending import MetadataPolicy, last_before
 from reactive_kafka.tracking.metadata.user import MetadataLimit
 from reactive_kafka.tracking.plans import PlannedRange
 from reactive_kafka.tracking.tracker import OffsetTracker
@@ -693,6 +693,10 @@ class GroupModel(RuleBasedStateMachine):
     @precondition(lambda self: self.in_flight is None)
     @rule(position=st.integers(0, 40))
     def send_position(self, position: int) -> None:
+        self.tracker.compact()
+        if self.is_exact and last_before(self.tracker, position) != self.last(position):
+            # Before a gap that has left the window no record is known: the newest goes then.
+            return
         stored = self.tracker.uncommitted_from
         try:
             plan = self.in_flight = self.engine.plan_positions({A: position})
