@@ -26,6 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "records",
         "clock",
         "backoff",
+        "near_names",
         "version",
         "subscription",
         "wire",

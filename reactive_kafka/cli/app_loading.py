@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -16,6 +15,7 @@ import click
 from reactive_kafka.app import App
 from reactive_kafka.cli.errors import WrongUsage
 from reactive_kafka.errors import ConfigError, MissingExtraError, describe
+from reactive_kafka.near_names import near_names
 
 _NOT_THE_USERS = ("<frozen", importlib.__file__, f"{Path(__file__).parents[1]}/")
 """How the file names begin of Python's import machinery, and of this package."""
@@ -98,7 +98,7 @@ def _cause(error: Exception) -> str:
 
 def _hint_for_missing(name: str, folder: Path) -> str:
     modules = sorted(path.stem for path in folder.glob("*.py"))
-    close = difflib.get_close_matches(name, modules, 1)
+    close = near_names(name, modules)
     return f"; did you mean {close[0]!r}?" if close else "; --app-dir names another folder"
 
 

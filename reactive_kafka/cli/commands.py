@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +12,7 @@ import click
 from reactive_kafka.cli.errors import CommandFailed, WrongUsage
 from reactive_kafka.errors import ConfigError, MissingExtraError, ReactiveKafkaError, escaped
 from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.near_names import near_names
 
 MODULES = {
     "run": "reactive_kafka.cli.run_command",
@@ -53,7 +53,7 @@ class Commands(click.Group):
             if ctx.resilient_parsing or cmd_name.startswith("-"):
                 # A shell completes the name, or it is an option.
                 return None
-            near = get_close_matches(cmd_name, MODULES, 1)
+            near = near_names(cmd_name, MODULES)
             instead = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(MODULES)}"
             raise click.UsageError(f"No such command {cmd_name!r}. {instead}", ctx)
         command: click.Command = getattr(import_module(MODULES[cmd_name]), cmd_name)

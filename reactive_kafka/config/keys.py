@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any
 
 from reactive_kafka.config.client_properties import (
@@ -49,6 +48,7 @@ from reactive_kafka.config.tables import (
     TopicSettings,
     TracingSettings,
 )
+from reactive_kafka.near_names import near_names
 
 _KAFKA_NAMES = (
     "bootstrap.servers group.id auto.offset.reset enable.auto.commit transactional.id "
@@ -401,7 +401,7 @@ def _unknown(section: Section, written: str) -> NoMeaning:
     if near is not None:
         return NoMeaning(f"unknown key; did you mean {near!r}?", _names_of(section, near))
     if len(own) > MOST_LISTED:
-        close = get_close_matches(name, own)
+        close = near_names(name, own, most=3)
         nearest = f"; the nearest: {', '.join(map(repr, close))}" if close else ""
         return NoMeaning(
             f"unknown key{nearest}; docs/configuration.md has those of [{section.title}], and "

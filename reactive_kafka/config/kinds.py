@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
 from reactive_kafka.config.json_schema import value_schemas as schemas
+from reactive_kafka.near_names import near_names
 from reactive_kafka.wire import TOPIC_RULE, is_topic
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     Case, ``-`` and ``.`` do not count.
     """
     by_form = {_form(name): name for name in known}
-    close = difflib.get_close_matches(_form(word), by_form, n=1, cutoff=0.7)
+    close = near_names(_form(word), by_form, likeness=0.7)
     return by_form[close[0]] if close else None
 
 

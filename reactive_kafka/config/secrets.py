@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from reactive_kafka.near_names import near_names
 
 MASK = "***"
 
@@ -96,7 +97,7 @@ def is_secret(name: str) -> bool:
 def may_be_secret(name: str) -> bool:
     """Return whether an unknown *name* may be a misspelt secret: ``sasl_pasword``, ``sasl_pw``."""
     parts = re.split(r"[._-]", name.lower())
-    near = any(difflib.get_close_matches(part, _SECRET_WORDS, n=1, cutoff=0.7) for part in parts)
+    near = any(near_names(part, _SECRET_WORDS, likeness=0.7) for part in parts)
     return near or is_secret(name) or "sasl" in parts or "ssl" in parts
 
 

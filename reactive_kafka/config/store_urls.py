@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from reactive_kafka.config.secrets import masked
+from reactive_kafka.near_names import near_names
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -63,7 +63,7 @@ def check_url(url: str) -> None:
     if scheme in custom:
         return
     allowed = (*SCHEMES, *custom)
-    close = [_MEANT[scheme]] if scheme in _MEANT else difflib.get_close_matches(scheme, allowed, 1)
+    close = [_MEANT[scheme]] if scheme in _MEANT else near_names(scheme, allowed)
     hint = f"did you mean {close[0]}://? " if close else ""
     raise ValueError(
         f"there is no store for {scheme}://: {hint}allowed: {', '.join(allowed)} (a package may "

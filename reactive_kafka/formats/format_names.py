@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-
 from reactive_kafka.errors import ReactiveKafkaError
+from reactive_kafka.near_names import near_names
 
 # Name -> bytes that are written. Readers take 4 and 8 bytes for each.
 INTEGERS = {"int": 8, "int64": 8, "int32": 4}
@@ -28,7 +27,7 @@ def unknown_format(name: str) -> FormatError:
         return FormatError(
             f"the format {name!r} is for values and keys of records only, which have a schema"
         )
-    close = difflib.get_close_matches(name.lower(), FORMATS, n=1)
+    close = near_names(name.lower(), FORMATS)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return FormatError(
         f"the format {name!r} does not exist: {hint}"
