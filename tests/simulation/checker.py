@@ -483,11 +483,13 @@ def _no_going_back(history: History) -> Iterator[Violation]:
                     index,
                 )
             stored[event.tp] = event.offset
-            if event.offset < before:
+            # Then what follows goes back behind it.
+            was_sent_before_seek = sent.get(event.call, index) < moved.get(event.tp, -1)
+            if event.call in late and was_sent_before_seek:
+                if event.offset >= before:
+                    restarted.add(event.tp)
+            elif event.offset < before:
                 restarted.discard(event.tp)
-            elif event.call in late and sent.get(event.call, index) < moved.get(event.tp, -1):
-                # It was sent before the seek, and what follows goes back behind it.
-                restarted.add(event.tp)
 
 
 def _put_right(history: History) -> Iterator[Violation]:

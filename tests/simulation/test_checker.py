@@ -431,6 +431,24 @@ def test_a_request_of_before_a_seek_may_land_after_the_first_position_that_is_lo
     assert broken(case(assigned(), handled(0, 1, 2), *late)) & {"I5"} == found
 
 
+@pytest.mark.parametrize(("seeks", "found"), [(True, set()), (False, {"I5"})])
+def test_a_request_of_before_a_seek_that_lands_after_it_does_not_stand_for_the_seek(
+    seeks: bool, found: set[str]
+) -> None:
+    late = [
+        Event(0.0, "send", "A1", TP, 2, call=1),
+        Event(0.0, "answer", "A1", note="unknown", call=1),
+        commit(3, 2),
+        *([Event(0.0, "reset", "A1", TP, 0, "seek")] if seeks else []),
+        Event(0.0, "commit", "", TP, 2, call=1),
+        handled(0, call=10),
+        commit(1, 3),
+        handled(1, 2, call=20),
+        commit(3, 4),
+    ]
+    assert broken(case(assigned(), handled(0, 1, 2), *late)) & {"I5"} == found
+
+
 def test_a_fault_excuses_what_could_not_be_committed() -> None:
     crash = [Event(5.0, "fault", note="crash #1"), Event(7.0, "calm", note="crash #1")]
     again = handled(1, 2, who="A2", call=10)
