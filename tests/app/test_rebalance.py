@@ -72,6 +72,37 @@ def waiting_app(
 
 
 @in_virtual_time
+async def test_an_attempt_that_waits_for_a_worker_does_not_begin_in_a_revocation() -> None:
+    story: list[str] = []
+    app = make_app(
+        concurrency=1, revoke_grace="10s", retry={"max_attempts": 2, "backoff": 1, "jitter": 0}
+    )
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        story.append(message.payload.decode())
+        if message.payload == b"slow":
+            await asyncio.sleep(4)
+            story.append("slow has ended")
+        elif story.count("failing") == 1:
+            raise ValueError("the first time")
+
+    @app.on_revoked("orders")
+    async def hook(partitions: frozenset[TopicPartition]) -> None:
+        story.append("revoked")
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"failing", partition=0)
+        await until(lambda: story)
+        await send(test, b"slow", partition=1)
+        # The next attempt is due now, and the only worker is busy.
+        await asyncio.sleep(2)
+        await rebalanced(test)
+        await until(lambda: committed(test, 0) == 1)
+    assert story[:5] == ["failing", "slow", "slow has ended", "revoked", "failing"]
+
+
+@in_virtual_time
 async def test_a_revocation_waits_for_handlers_then_hooks_then_the_rest_then_commits() -> None:
     story, kept = [], list[Message[bytes]]()
     app = make_app(revoke_grace="10s", commit_interval="100s", concurrency=2)

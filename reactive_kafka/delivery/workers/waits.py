@@ -99,8 +99,9 @@ class WorkerWaits:
             try:
                 await self._places.park(worker, [due])
                 # A worker with a dropped lane has lost its place. Another worker makes the attempt
-                # with what is left of the batch.
-                is_due = due.result() and not worker.has_dropped_lane
+                # with what is left of the batch. And nothing begins in a revocation, which may have
+                # come while a worker whose wait was over had no place.
+                is_due = due.result() and not (worker.has_dropped_lane or worker.is_revoked)
             finally:
                 end()
                 del self._waiting[worker]
