@@ -168,7 +168,10 @@ def _retried(history: History) -> Iterator[Violation]:
         earlier = [
             one
             for one in waiting[said.who, *place]
-            if not any(one.until <= index < said.until for index, _ in again)
+            if not any(
+                one.until <= index < said.until and begun.attempt == one.fields["attempt"] + 1
+                for index, begun in again
+            )
         ]
         waiting[said.who, *place] = [*earlier, said]
         next_one = next((one for index, one in again if index >= said.until), None)

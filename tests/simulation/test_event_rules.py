@@ -130,3 +130,32 @@ def test_a_wrong_number_is_seen(rule: str, told: list[Said]) -> None:
 
 def test_each_rule_has_a_wrong_number() -> None:
     assert len({rule for rule, _ in BAD}) == len(EVENT_RULES)
+
+
+@pytest.mark.parametrize(("other_has_said", "found"), [(True, set()), (False, {"V3"})])
+def test_attempts_of_two_clients_that_have_one_record_are_told_apart(
+    other_has_said: bool, found: set[str]
+) -> None:
+    """A client that the group has removed without a word goes on with its own attempts."""
+
+    def attempt(number: int, at: float, client: int) -> list[Event]:
+        return [
+            Event(at, "begin", "A1", TP, 0, "r0", client, number, client=client),
+            Event(at, "end", "A1", TP, 0, "raised", client, number, client=client),
+        ]
+
+    history = [
+        *attempt(1, 0.1, 2),
+        *attempt(2, 0.5, 2),
+        *attempt(1, 0.6, 1),
+        *attempt(2, 1.1, 1),
+        *attempt(3, 1.5, 2),
+    ]
+    told = [
+        said("HandlerRetried", at=0.6, until=6, attempt=1, wait_s=0.5),
+        said("HandlerRetried", at=1.1, until=8, attempt=2, wait_s=1.0),
+    ]
+    if other_has_said:
+        told.insert(0, said("HandlerRetried", at=0.5, until=4, attempt=2, wait_s=1.0))
+    played = case(history, promise=PROMISE, said=told)
+    assert broken(played) & {"V3"} == found
