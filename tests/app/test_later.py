@@ -32,6 +32,7 @@ from tests.app.helpers import (
     tp,
     until,
 )
+from tests.app.test_incremental import cooperative, joining
 
 LETTERS = "dead-letter-topic-orders"
 AGED_S = 5.0
@@ -360,6 +361,32 @@ async def test_a_batch_that_asks_after_a_seek_in_one_partition_waits_with_the_ot
         await until(lambda: committed(test, 0) == 1, 100)
     assert [payloads for _, payloads in asking.calls] == [["here", "there"], ["here"]]
     assert asking.at_here[1] - asking.at_here[0] == pytest.approx(60, abs=1)
+
+
+@pytest.mark.parametrize("scope", ["record", "partition", "channel"])
+@pytest.mark.parametrize("asks", ["before", "meanwhile"])
+@in_virtual_time
+async def test_a_rebalance_that_takes_one_partition_of_a_batch_ends_the_wait_of_the_others(
+    asks: str, scope: Any
+) -> None:
+    broker = cooperative(2)
+    asking = AskingForBatches(Later("1h", scope), times=1)
+    other = AskingForBatches(Later("1h"), times=0)
+    other.go_on.set()
+    if asks == "before":
+        asking.go_on.set()
+    async with running(asking.app, broker=broker) as test:
+        await send(test, "here", partition=0)
+        await send(test, "there", partition=1)
+        await until(lambda: len(asking.calls) == 1)
+        async with joining(other.app, broker):
+            # The rebalance waits for the call, if that still runs.
+            await asyncio.sleep(2)
+            asking.go_on.set()
+            await until(lambda: committed(test, 0) == 1 and committed(test, 1) == 1)
+    assert [payloads for _, payloads in asking.calls] == [["here", "there"], ["here"]]
+    assert [payloads for _, payloads in other.calls] == [["there"]]
+    await broker.close()
 
 
 @in_virtual_time

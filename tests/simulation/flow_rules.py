@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tests.simulation.checker import History, Place, Rule, Violation, _name, unaware
-from tests.simulation.history import Event, Partition
+from tests.simulation.history import Event, Kind, Partition
 from tests.simulation.several_draw import ASIDE_S, is_filtered
 
 READ_AHEAD = 10
@@ -359,11 +359,26 @@ class _Postponed:
         return self.scope == "partition" or begin.offset == self.place[1]
 
 
+_OF_DELAYS: tuple[Kind, ...] = (
+    "begin",
+    "end",
+    "assigned",
+    "revoking",
+    "rebalanced",
+    "left",
+    "reset",
+    "failed",
+    "restarted",
+    "claim",
+)
+
+
 def _postponed(history: History) -> Iterator[Violation]:
     """I27: what a handler has put off begins no sooner than it asked, and what is to wait with it
     does not begin before that; unless its partition is to go, or is read from elsewhere. A batch
     waits as a whole, and no longer than until one of its partitions is to go. A call that began
-    before that asks for nothing any more.
+    before that asks for nothing any more. Neither does a call that ends while a rebalance takes one
+    of its partitions; such a rebalance lasts until the client has taken in its next assignment.
 
     An attempt that had waited for the end of another delay may be on its way to the handler when
     the next one is asked for. So may a record that a worker has taken, where calls have tasks of
@@ -378,19 +393,24 @@ def _postponed(history: History) -> Iterator[Violation]:
     waiting: dict[str, list[_Postponed]] = defaultdict(list)
     # Application, call -> when it began.
     begun: dict[tuple[str, int], int] = {}
+    # Application, call -> of which clients' partitions it has records.
+    partitions: dict[tuple[str, int], set[tuple[int, Partition]]] = defaultdict(set)
     # Application, partition -> when its records there were given up last.
     given_up: dict[tuple[str, Partition | None], int] = {}
-    for index, event in history.of(
-        "begin", "end", "assigned", "revoking", "left", "reset", "failed", "restarted", "claim"
-    ):
+    # Application -> from which clients a rebalance takes which partitions. It is not over.
+    going: dict[str, set[tuple[int, Partition]]] = defaultdict(set)
+    for index, event in history.of(*_OF_DELAYS):
         if event.kind == "end":
-            is_of_before = begun.get((event.who, event.call), index) < max(
+            call = event.who, event.call
+            is_of_before = begun.get(call, index) < max(
                 given_up.get((event.who, event.tp), -1), given_up.get((event.who, None), -1)
             )
-            if event.note == "later" and not is_of_before:
+            is_in_rebalance = bool(going[event.who] & partitions[call])
+            if event.note == "later" and not is_of_before and not is_in_rebalance:
                 waiting[event.who].append(_Postponed.of(event))
         elif event.kind == "begin":
             begun[event.who, event.call] = index
+            partitions[event.who, event.call].add((event.client, event.tp))
             is_by_two = (event.who, event.tp) in twice.get(index, ())
             for one in waiting[event.who]:
                 if event.at == one.since and (event.attempt > 1 or history.promise.in_tasks):
@@ -407,6 +427,8 @@ def _postponed(history: History) -> Iterator[Violation]:
                         f"{event.who} began {_name(event.tp)} {event.offset}, and {text}",
                         index,
                     )
+        elif event.kind == "rebalanced":
+            going[event.who] = {one for one in going[event.who] if one[0] != event.client}
         elif event.kind in ("failed", "restarted", "left"):
             waiting[event.who].clear()
             given_up[event.who, None] = index
@@ -415,6 +437,8 @@ def _postponed(history: History) -> Iterator[Violation]:
                 waits[:] = [one for one in waits if one.place[0] != event.tp]
             given_up.update({(who, event.tp): index for who, _ in begun})
         else:
+            if event.kind == "revoking":
+                going[event.who].add((event.client, event.tp))
             given_up[event.who, event.tp] = index
             waits = waiting[event.who]
             over = {one.call for one in waits if one.place[0] == event.tp}

@@ -34,6 +34,8 @@ Kind = Literal[
     "revoking",
     # The application has let go.
     "revoked",
+    # A client has taken in an assignment, perhaps of no partition; offset: the generation.
+    "rebalanced",
     # The application asked for a commit; call: which request.
     "send",
     # It was told what became of it; note: ok, failed, unknown.

@@ -292,6 +292,7 @@ class _Listener:
             )
             self._seam.joined(tp)
         await self._inner.on_assigned(partitions, generation)
+        self._seam.note("rebalanced", self._seam.who, offset=generation, client=self._client)
 
     async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         self._seam.called()

@@ -94,6 +94,9 @@ CLAIMED = Event(0.0, "claim", "A2", TP, 0, token=2)
 POISON = Event(0.0, "poison", "A1", TP, 0)
 NEXT = assigned(generation=2)._replace(client=2)
 OUT = Event(0.0, "revoked", "A1", TP)
+ACROSS = [begin(0, call=5), *on(OTHER, begin(0, "o0", call=5))]
+PUT_OFF = [later(0, "record", call=5), *on(OTHER, later(0, "record", call=5))]
+REBALANCED = Event(0.0, "rebalanced", "A1", offset=2)
 
 GOOD: dict[str, Case] = {
     "one handler after the other": case(assigned(), handled(0, 1, 2), commit(3), promise=ONE),
@@ -333,6 +336,43 @@ GOOD: dict[str, Case] = {
         on(OTHER, later(0, "channel", call=5)),
         on(OTHER, Event(0.0, "revoking", "A1"), Event(0.0, "revoked", "A1")),
         handled(0, 1, 2, call=20),
+        commit(3),
+        on(OTHER, assigned(generation=2)),
+        OF_OTHER,
+    ),
+    "a batch asks for nothing while a rebalance takes one of its partitions": two(
+        ACROSS,
+        on(OTHER, Event(0.0, "revoking", "A1")),
+        PUT_OFF,
+        begin(0, call=6),
+        end(0, call=6),
+        on(OTHER, Event(0.0, "revoked", "A1")),
+        REBALANCED,
+        handled(1, 2),
+        commit(3),
+        on(OTHER, assigned(generation=2)),
+        OF_OTHER,
+    ),
+    "nor when it was let go, and the next assignment has not come": two(
+        ACROSS,
+        on(OTHER, Event(0.0, "revoking", "A1"), Event(0.0, "revoked", "A1")),
+        PUT_OFF,
+        begin(0, call=6),
+        end(0, call=6),
+        REBALANCED,
+        handled(1, 2),
+        commit(3),
+        on(OTHER, assigned(generation=2)),
+        OF_OTHER,
+    ),
+    "nor if another client of the application has that partition": two(
+        of_client(1, begin(0, call=5)),
+        on(OTHER, *of_client(2, begin(0, "o0", call=5), Event(0.0, "revoking", "A1"))),
+        of_client(1, REBALANCED, later(0, "channel", call=5)),
+        on(OTHER, *of_client(2, later(0, "channel", call=5))),
+        of_client(1, begin(0, call=6), end(0, call=6)),
+        of_client(2, *on(OTHER, Event(0.0, "revoked", "A1")), REBALANCED),
+        handled(1, 2),
         commit(3),
         on(OTHER, assigned(generation=2)),
         OF_OTHER,
@@ -656,6 +696,45 @@ BAD: dict[str, tuple[str, Case]] = {
             on(OTHER, Event(0.0, "revoking", "A1"), Event(0.0, "revoked", "A1")),
             begin(0, call=9),
             end(0, call=9),
+            handled(1, 2),
+            commit(3),
+        ),
+    ),
+    "a batch that was put off when a rebalance was over begins too soon": (
+        "I27",
+        two(
+            ACROSS,
+            on(OTHER, Event(0.0, "revoking", "A1"), Event(0.0, "revoked", "A1")),
+            REBALANCED,
+            PUT_OFF,
+            begin(0, call=6),
+            end(0, call=6),
+            handled(1, 2),
+            commit(3),
+        ),
+    ),
+    "a batch that was put off begins too soon in a rebalance that takes nothing of it": (
+        "I27",
+        two(
+            begin(0, call=5),
+            on(OTHER, Event(0.0, "revoking", "A1")),
+            later(0, "record", call=5),
+            begin(0, call=6),
+            end(0, call=6),
+            on(OTHER, Event(0.0, "revoked", "A1")),
+            REBALANCED,
+            handled(1, 2),
+            commit(3),
+        ),
+    ),
+    "a batch that was put off begins too soon in another client's rebalance": (
+        "I27",
+        two(
+            of_client(1, begin(0, call=5), *on(OTHER, begin(0, "o0", call=5))),
+            of_client(2, *on(OTHER, Event(0.0, "revoking", "A1"))),
+            of_client(1, later(0, "record", call=5)),
+            on(OTHER, *of_client(1, later(0, "record", call=5))),
+            of_client(1, begin(0, call=6), end(0, call=6)),
             handled(1, 2),
             commit(3),
         ),
