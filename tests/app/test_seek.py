@@ -384,6 +384,30 @@ async def test_a_batch_keeps_its_place_if_its_handler_has_no_record_of_what_is_r
         assert calls == [[tp(0)] if is_skipped else [tp(0), tp(1)], [tp(1), tp(1)]]
 
 
+@in_virtual_time
+async def test_a_batch_keeps_its_attempts_if_none_of_its_records_is_read_from_elsewhere() -> None:
+    attempts: list[int] = []
+    app = make_app(
+        batch_max_wait="1s",
+        filter=f"{__name__}:is_wanted",
+        failure_strategy="ignore",
+        retry={"max_attempts": 3, "backoff": "10s", "max_backoff": "10s", "jitter": 0},
+    )
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None:
+        attempts.extend(message.attempt for message in batch)
+        raise ValueError("not today")
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"", partition=0)
+        await send(test, b"skipped", partition=1)
+        await until(lambda: attempts)
+        await app.channel("orders").seek(tp(1), "end")
+        await until(lambda: committed(test, 0) == 1, 100)
+    assert attempts == [1, 2, 3]
+
+
 # -- rebalances
 
 

@@ -2071,15 +2071,15 @@ MUTANTS = (
     Mutant(
         "a worker whose partition was sought takes one more place for what remains of its batch",
         "delivery/workers/waits.py",
-        "is_due = due.result() and not (worker.has_dropped_lane or worker.is_revoked)",
+        "is_due = due.result() and not (worker.is_abandoned or worker.is_revoked)",
         "is_due = due.result() and not worker.is_revoked",
         "batch",
     ),
     Mutant(
         "an attempt whose wait is over begins in a revocation",
         "delivery/workers/waits.py",
-        "is_due = due.result() and not (worker.has_dropped_lane or worker.is_revoked)",
-        "is_due = due.result() and not worker.has_dropped_lane",
+        "is_due = due.result() and not (worker.is_abandoned or worker.is_revoked)",
+        "is_due = due.result() and not worker.is_abandoned",
     ),
     Mutant(
         "the wait for a broker counts as time of the attempt",

@@ -98,10 +98,11 @@ class WorkerWaits:
             end = _answer_at_verdicts(messages, due)
             try:
                 await self._places.park(worker, [due])
-                # A worker with a dropped lane has lost its place. Another worker makes the attempt
-                # with what is left of the batch. And nothing begins in a revocation, which may have
-                # come while a worker whose wait was over had no place.
-                is_due = due.result() and not (worker.has_dropped_lane or worker.is_revoked)
+                # An abandoned worker has lost its place: a partition of its records is gone or read
+                # from elsewhere. Another worker begins what is left of the batch. And nothing
+                # begins in a revocation, which may have come while a worker whose wait was over had
+                # no place.
+                is_due = due.result() and not (worker.is_abandoned or worker.is_revoked)
             finally:
                 end()
                 del self._waiting[worker]

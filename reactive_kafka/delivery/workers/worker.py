@@ -134,11 +134,6 @@ class Worker:
             return bool(self.lanes)
         return any(lane.revoked for lane in kept)
 
-    @property
-    def has_dropped_lane(self) -> bool:
-        """Whether a partition of its records is gone or read from elsewhere."""
-        return any(lane.is_dropped for lane in self.lanes)
-
     def cut_lanes(self) -> None:
         """Have it look at its lanes again after its record."""
         for lane in self.lanes:
