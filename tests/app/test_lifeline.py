@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Message
+from reactive_kafka import App, Later, Message
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.events import SessionOver, SessionUp
 from reactive_kafka.testing import MemoryBroker
@@ -127,6 +127,35 @@ async def test_who_is_still_a_member_goes_on_where_it_stood() -> None:
     assert [offset for _, offset in began] == list(range(20)), (
         "nothing is repeated, and the order holds"
     )
+
+
+@pytest.mark.parametrize("error", [Later("1h"), ValueError("not yet")], ids=["later", "retry"])
+@in_virtual_time
+async def test_an_outage_that_outlasts_the_session_ends_the_wait_for_another_call(
+    error: Exception,
+) -> None:
+    attempts: list[int] = []
+    app = make_app(
+        session_timeout_ms=round(1000 * SESSION_S),
+        unprocessed_record_max_age=0,
+        retry={"max_attempts": 2, "backoff": "1h", "max_backoff": "1h"},
+    )
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        attempts.append(message.attempt)
+        if len(attempts) == 1:
+            raise error
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: attempts)
+        test.broker.down = True
+        await asyncio.sleep(20)
+        assert attempts == [1]
+        test.broker.down = False
+        await test.settled(timeout=20)
+    assert attempts == [1, 1]
 
 
 @pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
