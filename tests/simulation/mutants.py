@@ -438,7 +438,7 @@ MUTANTS = (
     Mutant(
         "a record that was put back is not settled with those before a message",
         TRACKER,
-        "            self._had.add(index)\n",
+        "            self._had[index] = None\n",
         "            pass\n",
     ),
     Mutant(
