@@ -194,13 +194,14 @@ class World:
         written = Letter(len(self.events) - 1, ended, prefix, record.value, record.key, headers)
         self.letters.append(written)
         self.bite(kind)
-        if kind == "copy" and not (self._is_over and not promise(self.scenario).commits):
-            # What is read again while the last ones leave, where nothing is committed, nobody is
-            # there to handle.
-            original = self.log[origin[0]].get(origin[1])
-            # Else of offsets that were lost, or never held a record.
-            if original is not None:
-                self.log.setdefault(tp, {})[record.offset] = original
+        # Else of offsets that were lost, or never held a record.
+        original = self.log[origin[0]].get(origin[1]) if kind == "copy" else None
+        if original is not None:
+            self.log.setdefault(tp, {})[record.offset] = original
+            if self._is_over and not promise(self.scenario).commits:
+                # What is read again while the last ones leave, where nothing is committed, nobody
+                # has to handle.
+                self.events.append(Event(at, "compacted", "", tp, record.offset, "leaving"))
 
     def _committed(self, entry: CommitEntry) -> None:
         if REQUEST.get() in self._answered:
