@@ -36,10 +36,12 @@ class Spawn(Protocol):
     """Starts a named task of an owner, which gets what the task raises.
 
     The task ends with the application at the latest. It runs in *context*, or in a copy of the
-    caller's.
+    caller's. None is returned if the application has ended its tasks.
     """
 
-    def __call__(self, work: Work, name: str, context: Context | None = None, /) -> object: ...
+    def __call__(
+        self, work: Work, name: str, context: Context | None = None, /
+    ) -> Handle | None: ...
 
 
 Fails = Callable[[BaseException], object]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-
-from anyio import CancelScope
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.channel.outbox_backlog import OutboxBacklog, OutboxTotals, size_of
@@ -23,7 +21,7 @@ from reactive_kafka.outgoing.outgoing_channel import OutgoingChannel
 from reactive_kafka.outgoing.queue.receipt import Receipt, receipted
 from reactive_kafka.outgoing.queue.record import OutgoingRecord
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import Flag, Spawn, is_set_within
+from reactive_kafka.tasks import Flag, Handle, Spawn, is_set_within
 
 MOST_EVENTS = 500
 """How many events are read and sent at once, at most."""
@@ -276,29 +274,20 @@ class OutboxRelay:
         self._relays = [ChannelRelay(rows, store, channel, totals) for channel in channels]
         self._incoming = rows.channel
         self._spawn = spawn
-        self._scopes: list[CancelScope] = []
+        # The tasks of the relays.
+        self._running: list[Handle] = []
         self._has_begun = False
 
     def begin(self) -> None:
         for relay in self._relays:
             if not self._has_begun:
-                self._spawn(
-                    self._until_closed(relay), f"outbox of {self._incoming} to {relay.name}"
-                )
+                handle = self._spawn(relay.run, f"outbox of {self._incoming} to {relay.name}")
+                if handle is not None:
+                    self._running.append(handle)
             # The partition may have rows.
             relay.backlog.count_again()
             relay.wake()
         self._has_begun = True
-
-    def _until_closed(self, relay: ChannelRelay) -> Callable[[], Awaitable[None]]:
-        scope = CancelScope()
-        self._scopes.append(scope)
-
-        async def run() -> None:
-            with scope:
-                await relay.run()
-
-        return run
 
     def why_full(self) -> str | None:
         for relay in self._relays:
@@ -380,5 +369,7 @@ class OutboxRelay:
             )
 
     def close(self) -> None:
-        for scope in self._scopes:
-            scope.cancel()
+        # Each is cancelled once. A relay may be reading the store: SQLAlchemy then closes the
+        # connection, and if that is cancelled as well, the connection never ends.
+        for handle in self._running:
+            handle.cancel()

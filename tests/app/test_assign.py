@@ -275,7 +275,7 @@ async def test_what_a_stop_could_not_store_is_committed_after_the_next_start() -
         await test.app.channel("orders").stop()
         assert stored(broker) == {0: 1}
         await test.app.channel("orders").start()
-        await until(lambda: stored(broker) == {0: 2}, 60)
+        await until(lambda: stored(broker) == {0: 2}, 900)
         assert offsets(seen) == [0, 1]
     await broker.close()
 

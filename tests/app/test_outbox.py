@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -536,6 +537,45 @@ async def test_a_stop_relays_what_was_stored_last() -> None:
     assert rows.events == []
     assert len(broker.log(tp(0, "events"))) == 300
     await broker.close()
+
+
+class ClosingSlowly(MemoryStore):
+    """Its first question takes long. If that is cancelled, a connection is closed, which takes a
+    moment.
+    """
+
+    cancellations = 0
+    is_asked = False
+
+    async def count_events(self, *arguments: Any, **options: Any) -> Any:
+        if self.is_asked:
+            return await super().count_events(*arguments, **options)
+        self.is_asked = True
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            closing = asyncio.ensure_future(asyncio.sleep(0.1))
+            while not closing.done() and self.cancellations < 100:
+                self.cancellations += 1
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.shield(closing)
+
+
+@in_virtual_time
+async def test_a_stop_cancels_a_question_to_the_store_once() -> None:
+    """SQLAlchemy leaves a connection behind that never ends if its closing is cancelled, too."""
+    app = outbox_app(Rows())
+    store = ClosingSlowly(Rows())
+    app._stores = lambda _: store
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> bytes:
+        return message.payload
+
+    async with running(app):
+        await until(lambda: store.is_asked)
+    assert store.cancellations == 1
 
 
 async def test_in_a_file_of_sqlite_rows_and_events_are_the_same_set(tmp_path: Path) -> None:

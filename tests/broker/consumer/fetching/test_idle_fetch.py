@@ -180,7 +180,7 @@ async def test_without_a_session_it_is_sent_again_under_the_next_number_until_so
     connection.inner.unanswered.append(SentRequest(99, other, other))
     connection.receive(nothing)
     assert connection.numbers == [99, 3]
-    connection.inner.unanswered.popleft()
+    connection.inner.unanswered.pop(0)
     connection.receive(nothing)
     assert not connection.answer.done()
     assert len(again) == 2
