@@ -269,13 +269,13 @@ async def test_what_a_stop_could_not_store_is_committed_after_the_next_start() -
     app = noting_app(seen, assign=["orders:0:0"], drain_timeout="1s")
     async with running(app, broker=broker) as test:
         await until(lambda: stored(broker) == {0: 1})
-        broker.fail_next("commit", TransientBrokerError("the coordinator moves"), times=200)
+        broker.fail_next("commit", TransientBrokerError("the coordinator moves"), times=100)
         broker.produce("orders", b"", partition=0)
         await until(lambda: len(seen) == 2)
         await test.app.channel("orders").stop()
         assert stored(broker) == {0: 1}
         await test.app.channel("orders").start()
-        await until(lambda: stored(broker) == {0: 2}, 900)
+        await until(lambda: stored(broker) == {0: 2}, 300)
         assert offsets(seen) == [0, 1]
     await broker.close()
 
