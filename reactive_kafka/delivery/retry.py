@@ -376,7 +376,7 @@ class Retries:
     async def _until_later(
         self, worker: Worker, messages: Sequence[Message[Any]], later: Later
     ) -> bool:
-        """Wait as long as the handler has asked for; False: there is no call to make."""
+        """Wait as long as the handler asked for. Returns False if no call follows."""
         trouble = self._troubles[worker]
         trouble.later = later
         trouble.due = self._clock.monotonic() + later.delay_s
@@ -415,7 +415,7 @@ class Retries:
         *,
         ages: bool = False,
     ) -> bool:
-        """Wait *wait_s* seconds and until the end of a pause; False: there is no attempt.
+        """Wait *wait_s* seconds, and until a pause ends. Returns False if no attempt follows.
 
         Args:
             ages: The records age for *wait_s* seconds. They never age for a pause.
@@ -428,9 +428,9 @@ class Retries:
         return is_due and await self._until_resumed(worker, messages)
 
     async def _until_resumed(self, worker: Worker, messages: Sequence[Message[Any]]) -> bool:
-        """Wait until no pause holds the next attempt; False: there is no attempt.
+        """Wait until no pause holds the next attempt. Returns False if no attempt follows.
 
-        Either the records were given back, or all have their verdicts.
+        Then the records were given back, or all of them have their verdicts.
         """
         with clock_stopped(messages, self._clock.monotonic):
             return await self._waits.until_resumed(worker, messages)

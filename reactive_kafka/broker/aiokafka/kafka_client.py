@@ -361,7 +361,7 @@ class KafkaClient:
         try:
             metadata = await self._metadata(connection, topics)
         except BaseException:
-            # Nobody else can close this connection, so it is closed after a cancellation, too.
+            # A cancellation must close the connection, too: nobody else has it yet.
             connection.close()
             raise
         if metadata is not None and not _take(self.cluster, metadata):

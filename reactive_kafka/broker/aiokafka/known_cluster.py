@@ -19,7 +19,7 @@ class _PartitionRow(NamedTuple):
     error_code: int
     partition: int
     leader: int
-    # Nobody asks for them, and each channel would keep two lists for each of its partitions.
+    # Left empty. We do not use them, and filled they would cost two lists for each partition.
     replicas: Sequence[int] = ()
     in_sync_replicas: Sequence[int] = ()
 

@@ -168,7 +168,7 @@ class BrokerConnection:
             if self._settings.uses_sasl:
                 await log_in(self, self._settings)
         except BaseException:
-            # Nobody else can close this connection, so it is closed after a cancellation, too.
+            # A cancellation must close the connection, too: nobody else has it yet.
             self.close()
             raise
         self.answer_timeout_s = self._settings.request_timeout_s

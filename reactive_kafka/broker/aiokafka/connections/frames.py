@@ -26,15 +26,15 @@ class Frames:
     """
 
     def __init__(self) -> None:
-        # Those that nobody has taken yet, the oldest first. Seldom more than one, and an empty list
-        # is a tenth of an empty deque.
+        # The frames that nobody has taken yet, the oldest first. There is seldom more than one. An
+        # empty list takes a tenth of the memory of an empty deque.
         self.whole: list[bytes | bytearray] = []
         # Set if the stream cannot be Kafka's. Then nothing more is cut.
         self.error: ValueError | None = None
         # Only while something is read: most connections wait nearly all the time, and a channel has
         # two at least.
         self._small: bytearray | None = None
-        # How many bytes are filled of ``_large``, or of ``_small`` while there is no ``_large``.
+        # How many bytes of ``_large`` have arrived, or of ``_small`` while there is no ``_large``.
         self._filled_bytes = 0
         self._large: bytearray | None = None
         # The length of the frame that ``_large`` is for.

@@ -10,7 +10,7 @@ from reactive_kafka.errors import FencedError, TransientBrokerError
 
 
 class MemberTasks:
-    """Runs the tasks of a member until it is closed. If one raises, there is a bug in it."""
+    """Runs the tasks of a member until it is closed. A task that raises has a bug."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []

@@ -1,12 +1,12 @@
-"""How often a member asks its group what is new, shortly after a change. Values only.
+"""How often a member sends heartbeats shortly after a rebalance. Values only.
 
-One change follows another: a cooperative member gives up partitions, which makes the group
-rebalance once more; a service that was stopped is started again. A member learns of a change only
-by the answer to a heartbeat, and until the last member has learnt of it, partitions wait.
+One rebalance often follows another. A cooperative member gives up partitions, and the group has to
+rebalance again. A service stops and is started again. A member learns of a rebalance only from the
+answer to a heartbeat, and partitions have no owner until the last member has learned of it.
 """
 
 SETTLING_BEAT_S = 0.25
-"""Between two heartbeats, while the group settles."""
+"""Seconds between two heartbeats while the group settles."""
 
 SETTLING_S = 4.0
-"""How long after a change a group settles."""
+"""For how many seconds after a rebalance the group is expected to settle."""
