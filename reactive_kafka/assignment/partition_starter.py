@@ -161,20 +161,20 @@ class PartitionStarter:
             return None
         # The first commit follows the first record that is settled, even if that moves the group
         # back. What the group has is kept with the partition, so that a rebalance before that
-        # commit does not undo the seek. Ranges do not move a group back at all: a replay that is
-        # given the group of a stream must not rewind the stream.
-        has_ranges = partition.ranges is not None
-        committed = stored if has_ranges else _if_not_behind(stored, start.position)
+        # commit does not undo the seek. Two starts do not move a group back at all. A replay that
+        # is given the group of a stream must not rewind the stream. And the restarted channel of
+        # static partitions goes on behind the group where ``latest`` has committed past a record
+        # that waited.
         # Where reading continues is committed if the log does not have the old position any more.
+        commits_start = choice.is_resumed and start.commit
+        goes_back = partition.ranges is None and (commits_start or not choice.is_resumed)
+        committed = _if_not_behind(stored, start.position) if goes_back else stored
         tracker = OffsetTracker(
-            partition.id,
-            start.position,
-            committed=committed,
-            commit_start=choice.is_resumed and start.commit,
+            partition.id, start.position, committed=committed, commit_start=commits_start
         )
         if not choice.is_resumed:
             tracker.uncommitted_from = start.position
-        if has_ranges and stored is not None:
+        if not goes_back and stored is not None:
             tracker.uncommitted_from = max(start.position, stored)
         self._track(partition, tracker, stored=stored)
         # What lies before the place that was sought is no hole between ranges.

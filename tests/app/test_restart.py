@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, ChannelClosedError, Message
+from reactive_kafka import App, ChannelClosedError, Later, Message
 from reactive_kafka.events import ChannelFailed, ChannelStateChanged, EndFailed
 from reactive_kafka.testing import TestApp
 from tests.app.handlers import keep_messages
@@ -61,6 +61,46 @@ def waits(times: list[float]) -> list[int]:
 
 
 # -- by a call
+
+
+@in_virtual_time
+async def test_a_record_that_an_unsafe_commit_has_passed_is_handled_again_and_moves_nothing_back() -> (
+    None
+):
+    seen: list[int] = []
+    go_on = asyncio.Event()
+    app = make_app(
+        assign=["orders:0:0"],
+        commit_strategy="latest",
+        commit_latest_unsafe=True,
+        ordering="unordered",
+        concurrency=8,
+    )
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+        if seen == [0]:
+            raise Later(60)
+        if seen == [0, 1, 2]:
+            raise ValueError("no")
+        if message.offset and seen.count(message.offset) == 2:
+            await go_on.wait()
+
+    async with running(app) as test:
+        await send(test, b"", b"")
+        await until(lambda: committed(test) == 2)
+        await send(test, b"")
+        await until(lambda: state(test) == "failed")
+        await test.app.channel("orders").restart()
+        await until(lambda: seen == [0, 1, 2, 0, 1, 2])
+        # The first one is settled, and its commit is due.
+        await asyncio.sleep(10)
+        assert positions(test.broker) == [2]
+        go_on.set()
+        await test.settled()
+        assert positions(test.broker) == sorted(positions(test.broker))
+        assert committed(test) == 3
 
 
 @in_virtual_time
