@@ -123,6 +123,8 @@ class OwnedRow:
         self._sent_with_new_token: list[Checkpoint] = []
         # Rows that were sent for records of this tracker, and are not answered yet.
         self._sent: list[Checkpoint] = []
+        # The same of the trackers before it, from which this one has taken over the state.
+        self._sent_before: list[Checkpoint] = []
         # The highest position of this tracker's records that the store is known to have.
         self._stored = -1
 
@@ -137,10 +139,11 @@ class OwnedRow:
         goes_back = stored is not None and tracker.start < stored
         if old is not None and not old.is_closed and not goes_back:
             self.states.restart(min(tracker.start, old.committable))
-        elif goes_back or stored is None:
-            self.states = StateHistory(None)
+            self._sent_before += self._sent
         else:
-            self.states = StateHistory(self.checkpoint.state)
+            is_kept = stored is not None and not goes_back
+            self.states = StateHistory(self.checkpoint.state if is_kept else None)
+            self._sent_before.clear()
         self.tracker = tracker
         self.behind_since = None
         self._stored = -1
@@ -164,14 +167,24 @@ class OwnedRow:
     def found(self, stored: Checkpoint) -> None:
         """Note that the store has the row *stored*, which is ours.
 
-        If it was sent for records of this tracker, its state is theirs, too.
+        If it was sent for records of this tracker, its state is theirs, too. So it is if it was
+        sent before a seek forward, for records in front of the new start.
         """
         self.checkpoint = stored
         self.is_unsure = False
         if stored in self._sent and stored.position is not None:
             self._sent.clear()
+            self._sent_before.clear()
             self._stored = max(self._stored, stored.position)
             self.states.found(stored.position, stored.state)
+        elif (
+            stored in self._sent_before
+            and stored.position is not None
+            and self.tracker is not None
+            and stored.position <= self.tracker.start
+        ):
+            self._sent_before.clear()
+            self.states.found_late(stored.position, stored.state)
         if stored in self._sent_with_new_token:
             self._sent_with_new_token.clear()
 
@@ -200,6 +213,7 @@ class OwnedRow:
     def renewed(self) -> None:
         """Note that the renewal is confirmed: earlier requests are void."""
         self._sent.clear()
+        self._sent_before.clear()
 
     def is_due(self, committed: Committed) -> bool:
         """Return whether *committed* has to be written.
@@ -274,6 +288,7 @@ class OwnedRow:
             self._sent_with_new_token.clear()
         if is_of_tracker and stored.position is not None:
             self._sent.clear()
+            self._sent_before.clear()
             self.states.stored(stored.position)
 
     def note_behind(self, now: float) -> float | None:

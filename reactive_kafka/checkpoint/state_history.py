@@ -34,6 +34,8 @@ class StateHistory:
         # States set by records before this offset count: the records were settled before reading
         # restarted here.
         self._start = -1
+        # The handler that runs may have seen a state that an earlier record has changed since.
+        self.is_outdated = False
 
     def restart(self, position: int) -> None:
         """Read on from *position*: all records before it are settled, later states are void."""
@@ -51,6 +53,7 @@ class StateHistory:
         Args:
             offsets: The records' offsets, ascending.
         """
+        self.is_outdated = False
         for offset in offsets:
             self.drop(offset)
         self._batch = range(offsets[0], offsets[-1] + 1)
@@ -103,6 +106,14 @@ class StateHistory:
         """Note that the store has *position* with the state *text*, which becomes the base."""
         self._base = text
         self._forget(slice(bisect_left(self._offsets, position)))
+
+    def found_late(self, position: int, text: str | None) -> None:
+        """Note what :meth:`found` notes, of a position before the place where reading restarted.
+
+        Nobody knew at the restart that the store had it.
+        """
+        self.is_outdated = True
+        self.found(position, text)
 
     def _forget(self, places: slice) -> None:
         for offset in self._offsets[places]:

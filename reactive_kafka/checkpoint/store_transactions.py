@@ -273,15 +273,17 @@ class StoreTransactions:
         Raises:
             AlreadyStoredError: The store has some of the records already; they are settled.
             CheckpointRefusedError: A partition is not ours any more.
-            StoreAwayError: The store is unavailable, and a partition is being released.
+            StoreAwayError: The store is unavailable, and a partition is being released; or the
+                handler has to be called again, because it may have seen an old state.
         """
         waits = Waits(BACKOFF)
         was_refused = False
         while True:
+            unsure = [part for part in parts if part.owned.is_unsure]
+            if unsure:
+                await self._outcomes.until_answered(unsure, self._outcomes.look)
+            self._check_states(parts)
             try:
-                unsure = [part for part in parts if part.owned.is_unsure]
-                if unsure:
-                    await self._outcomes.look(unsure)
                 self._outcomes.refuse_stored(parts)
                 for part in parts:
                     writes[part.owned.partition] = part.pending_write().write
@@ -301,6 +303,17 @@ class StoreTransactions:
                 was_refused = True
             except StoreAwayError as error:
                 await self._outcomes.wait(waits.next_s(), parts, error)
+
+    def _check_states(self, parts: list[PartitionTransaction]) -> None:
+        """Raise if the store turned out to have a later state than the one before the block."""
+        for part in parts:
+            if part.owned.states.is_outdated:
+                again = StoreAwayError(
+                    f"channel {self._name!r}: the store has a later state of "
+                    f"{part.tracker.partition}: its records are handled again"
+                )
+                again.by_store = True
+                raise again
 
     async def _end(
         self,

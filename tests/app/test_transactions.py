@@ -119,6 +119,45 @@ async def test_a_transaction_that_lands_after_its_record_is_handled_again_is_fou
 
 
 @in_virtual_time
+@pytest.mark.parametrize("reads", ["before", "inside"])
+@pytest.mark.parametrize("outcome", ["lost", "late"])
+async def test_the_state_after_a_seek_has_what_a_transaction_before_it_turns_out_to_have_stored(
+    outcome: Outcome, reads: str
+) -> None:
+    rows, calls = Rows(), Calls()
+    app = app_on(rows)
+
+    @app.incoming("orders")
+    async def store(message: Message[bytes]) -> None:
+        calls.append(message.offset)
+        state = message.checkpoint.get() if reads == "before" else None
+        async with message.transaction() as connection:
+            connection[message.offset] = 1
+            if reads == "inside":
+                state = message.checkpoint.get()
+            message.checkpoint.set([*(state or ()), message.offset])
+
+    async with running(app) as test:
+        faults = store_of(app).faults
+        await send(test, b"")
+        await until(lambda: facts(test).partitions[0].committed == 1)
+        faults.script("exit", outcome)
+        look = faults.hold("read")
+        await send(test, b"")
+        await look.arrived()
+        faults.away = True
+        look.release()
+        await send(test, b"", b"")
+        await test.app.channel("orders").seek(tp(), 3)
+        await until(lambda: calls[-1] == 3)
+        rows.land()
+        faults.away = False
+        await until(lambda: facts(test).partitions[0].committed == 4)
+        assert rows.data == {0: 1, 1: 1, 3: 1}
+        assert row(rows).state == "[0,1,3]"
+
+
+@in_virtual_time
 async def test_a_record_whose_transaction_fails_is_nacked_and_nothing_of_it_is_stored() -> None:
     rows = Rows()
     app = app_on(rows, failure_strategy="ignore")
