@@ -719,7 +719,7 @@ def _duplicates(history: History) -> Iterator[Violation]:
             if event.tp == tp:
                 assigned[event.who].append(index)
         for era in eras:
-            for offset, begun, done in _done_in(history, tp, era):
+            for offset, begun, done, has_letters in _done_in(history, tp, era):
                 for begin in history.records[tp, offset].begins:
                     event = history.events[begin]
                     if begin <= done or event.attempt > 1 or _was_dropped(history, event):
@@ -734,8 +734,8 @@ def _duplicates(history: History) -> Iterator[Violation]:
                         continue
                     if (era.who, history.events[done].at) in let_go:
                         continue
-                    if unsure < begin and history.events[done].kind in ("letter", "copy"):
-                        # Its writer may have been told that it failed.
+                    if unsure < begin and has_letters:
+                        # The writer of one may have been told that it failed.
                         continue
                     since = _last_claim(history, begin, since)
                     if since <= done or not _kept_back(history, faults, done, since):
@@ -836,14 +836,16 @@ def _eras(history: History) -> dict[Partition, list[_Era]]:
 
 def _done_in(
     history: History, tp: Partition, era: _Era, until: int = NEVER
-) -> Iterator[tuple[int, int, int]]:
-    """The records that their owner of then could commit, when it began them, and from when on it
-    could.
+) -> Iterator[tuple[int, int, int, bool]]:
+    """The records that their owner of then could commit, when it began them, from when on it
+    could, and whether it or one before it ended with a letter or a copy.
 
-    What was gone *until* then holds up none.
+    What was gone *until* then, and before the owner let go, holds up none.
     """
     offsets = history.offsets.get(tp, [])
     latest = era.start
+    until = min(until, era.end)
+    has_letters = False
     for offset in offsets[bisect_left(offsets, era.committed) :]:
         record = history.records.get((tp, offset))
         if record is None:
@@ -875,10 +877,12 @@ def _done_in(
             return
         latest = max(latest, own[0])
         settled = history.events[own[0]]
+        has_letters |= settled.kind in ("letter", "copy")
         # Of others it is a request's.
         call = settled.call if settled.kind in ("end", "ack") else 0
         of_call = [one for one in begun if call and history.events[one].call == call]
-        yield offset, of_call[0] if of_call else max(one for one in begun if one <= own[0]), latest
+        first = of_call[0] if of_call else max(one for one in begun if one <= own[0])
+        yield offset, first, latest, has_letters
 
 
 def _first_attempt(history: History, record: _Record, begin: int) -> int:

@@ -23,8 +23,8 @@ def _concurrency(history: History) -> Iterator[Violation]:
     ``concurrency_per_partition``.
 
     What waits for another attempt or for its letter does not run. A handler counts no longer when
-    its partition was let go, is read from elsewhere, or is claimed anew, when it was cancelled for
-    poison, and when its channel has failed. Nothing is said of a partition that two clients of an
+    its partition was let go, is read from elsewhere, is claimed anew, or is another's by the row in
+    the store, when it was cancelled for poison, and when its channel has failed. Nothing is said of a partition that two clients of an
     application have, while one of them has not heard that the group has put it out: it goes on in
     its own lane until it hears.
     """
@@ -40,6 +40,7 @@ def _concurrency(history: History) -> Iterator[Violation]:
         "revoked",
         "reset",
         "claim",
+        "refused",
         "poison",
         "failed",
         "restarted",
@@ -72,7 +73,8 @@ def _concurrency(history: History) -> Iterator[Violation]:
 def _rates(history: History) -> Iterator[Violation]:
     """I25: no more records start in any time than ``rate_limit`` and its burst allow.
 
-    Another attempt in place is no start, nor is a call that a handler has asked for. What starts as
+    Another attempt in place is no start, nor is a call that a handler has asked for, or one that
+    repeats a transaction whose outcome nobody knows. What starts as
     a whole may be more than the burst; it begins with none left over from before. What has counted
     and waits for a place in a shared limit starts late, next to those of its time.
     """
@@ -86,7 +88,7 @@ def _rates(history: History) -> Iterator[Violation]:
     starts = [
         (index, event)
         for index, event in history.of("begin")
-        if event.attempt == 1 and not _asked_for_it(history, index)
+        if event.attempt == 1 and not _goes_on(history, index)
     ]
     for _, event in starts:
         sizes[event.who, event.call] += 1
@@ -306,12 +308,17 @@ def _pauses(history: History) -> Iterator[Violation]:
             )
 
 
-def _asked_for_it(history: History, index: int) -> bool:
-    """Whether the application's last call for this record has asked for another one."""
+def _goes_on(history: History, index: int) -> bool:
+    """Whether a call goes on with a record whose turn it is already: the last call for it has asked
+    for another one, or was cancelled while the client kept the partition.
+    """
     event = history.events[index]
     ends = _ends_of(history).get((event.who, event.tp, event.offset), ())
     before = [end for end in ends if end < index]
-    return bool(before) and history.events[before[-1]].note == "later"
+    if not before:
+        return False
+    last = history.events[before[-1]]
+    return last.note == "later" or (last.note == "cancelled" and last.client == event.client)
 
 
 def _ends_of(history: History) -> dict[tuple[str, Partition, int], list[int]]:

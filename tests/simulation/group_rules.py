@@ -389,7 +389,7 @@ def _through_with(
         if event.tp == tp and event.who == era.who and era.start < index < until:
             era = era._replace(start=index, committed=event.offset)
     unsure = unsure_sends(history)
-    for offset, _, ended in _done_in(history, tp, era, until):
+    for offset, _, ended, _ in _done_in(history, tp, era, until):
         settled = [
             index for index, _ in history.records[tp, offset].settled if era.start < index < until
         ]

@@ -166,30 +166,47 @@ def _exactly_once(history: History) -> Iterator[Violation]:
 
 def _overwritten(history: History, runs: dict[int, _Run], place: Place, handled: list[int]) -> bool:
     """Whether a run that another application could not end in time has overwritten what the next
-    owner wrote.
+    owner wrote: it went on beside the run whose end acked the record.
     """
     last = [
         runs[folder.call]
         for folder in history.case.sink.values()
         if runs[folder.call].holds(*place)
     ]
+    acking = [
+        max(
+            (run for run in runs.values() if run.ended <= index and run.holds(*place)),
+            key=lambda run: run.ended,
+        )
+        for index in handled
+    ]
     return any(
         run.outcome != "ok"
-        and run.who != history.events[index].who
-        and run.began < index < run.ended
+        and run.who != other.who
+        and run.began < other.ended
+        and other.began < run.ended
         for run in last
-        for index in handled
+        for other in acking
     )
 
 
 def _repeated(history: History) -> set[Partition]:
-    """Partitions whose position was set by policy, or moved back by a commit that came late."""
-    answered: set[int] = set()
+    """Partitions whose position was set by policy, or moved back by a commit that came late: its
+    sender had given it up, or was gone.
+    """
+    late: set[int] = set()
+    sent: dict[str, set[int]] = defaultdict(set)
     found: set[Partition] = set()
-    for _, event in history.of("answer", "commit", "reset"):
-        if event.kind == "answer":
-            answered.add(event.call)
-        elif event.call in answered if event.kind == "commit" else event.note != FIRST_LOOK:
+    for _, event in history.of("send", "answer", "member", "commit", "reset"):
+        if event.kind == "send":
+            sent[event.who].add(event.call)
+        elif event.kind == "answer":
+            late.add(event.call)
+        elif event.kind == "member" and event.note == "crash":
+            late |= sent[event.who]
+        elif event.kind == "commit":
+            found |= {event.tp} if event.call in late else set()
+        elif event.kind == "reset" and event.note != FIRST_LOOK:
             found.add(event.tp)
     return found
 

@@ -306,6 +306,21 @@ def test_a_letter_whose_writer_was_told_that_it_failed_need_not_count() -> None:
     assert broken(case(assigned(), handled(0, 1), commit(2), failed, moved)) == {"I7"}
 
 
+def test_a_record_behind_such_a_letter_need_not_count_either() -> None:
+    failed = [begin(1), end(1, "failed"), Event(0.0, "letter", "", TP, 1)]
+    moved = [assigned("A2", 2), *handled(1, 2, who="A2", call=10), *commit(3, 1, who="A2")]
+    rest = [assigned(), handled(0), commit(1), failed, handled(2), moved]
+    assert broken(case(Event(0.0, "calm", note="send-fails #1"), *rest)) == set()
+    assert broken(case(*rest)) == {"I7"}
+
+
+def test_what_the_next_owner_skips_had_held_up_the_one_before() -> None:
+    waits = [begin(1), end(1, "later")._replace(text="record 60"), *handled(2)]
+    skips = [Event(0.0, "skipped", "A2", TP, 1), *handled(2, who="A2", call=10)]
+    moved = [assigned("A2", 2), *skips, *commit(3, 1, who="A2")]
+    assert "I7" not in broken(case(assigned(), handled(0), commit(1), waits, moved))
+
+
 def test_what_ends_after_its_client_has_left_need_not_count() -> None:
     """A stop whose time is over leaves without a revocation, and calls run on."""
     begun, left = [assigned(), *handled(0), begin(1), *commit(1)], Event(0.0, "left", "A1")

@@ -131,6 +131,21 @@ GOOD: dict[str, Case] = {
         commit(3),
         promise=TWO_A_SECOND,
     ),
+    "a transaction whose outcome nobody knows is repeated": case(
+        assigned(),
+        *at(10.0, begin(0), end(0, "cancelled"), begin(0, call=9), end(0, call=9), *handled(1)),
+        *at(10.5, *handled(2)),
+        commit(3),
+        promise=TWO_A_SECOND,
+    ),
+    "what the store has refused runs no longer": case(
+        assigned(),
+        begin(0),
+        Event(0.0, "refused", "A1", TP, 1, token=1),
+        *handled(0, 1, 2, call=20),
+        commit(3),
+        promise=ONE,
+    ),
     "one handler of each partition": two(
         begin(0), OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE_OF_EACH
     ),

@@ -89,6 +89,32 @@ def test_a_run_that_a_crash_has_cut_off_is_run_again_in_the_same_range() -> None
     )
 
 
+def test_a_run_that_nobody_could_end_may_overwrite_what_one_beside_it_has_written() -> None:
+    mine, other = run(0, 3), [assigned("A2", 2), *run(0, 3, 2, "A2")]
+    ended = [*over(0, 3, outcome="cancelled"), *over(0, 3, 2, "A2"), *commit(3, who="A2")]
+    beside = spark(planned(0, 3, 0), mine, other, ended, folders=sink((0, 1)))
+    assert "S2" not in broken(beside)
+    before = spark(
+        planned(0, 3, 0),
+        mine,
+        over(0, 3, outcome="cancelled"),
+        other,
+        ended[4:],
+        folders=sink((0, 1)),
+    )
+    assert "S2" in broken(before)
+
+
+def test_a_commit_of_a_member_that_is_gone_may_replace_a_plan() -> None:
+    asked, *landed = planned(0, 2, 0, 91)[:3]
+    crash = [Event(3.0, "fault", note="crash #1"), Event(3.0, "member", "A1", note="crash")]
+    taken = [*planned(0, 3, 0), assigned("A2", 2), *run(0, 3, 2, "A2")]
+    again = [*over(0, 3, 2, "A2", "bad"), *run(0, 2, 3, "A2"), *over(0, 2, 3, "A2")]
+    folders = sink(ALL, call=2)
+    assert "S3" not in broken(spark(asked, crash, taken, landed, again, folders=folders))
+    assert "S3" in broken(spark(crash, taken, landed, again, folders=folders))
+
+
 def test_what_is_left_of_a_range_that_the_log_has_lost_a_part_of_is_dead_lettered_whole() -> None:
     lost = Event(0.0, "compacted", "", TP, 0, "retention")
     events = [
