@@ -45,7 +45,7 @@ from reactive_kafka.partitions.client_partitions import ClientPartitions
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Ranges
-from reactive_kafka.tasks import Spawn, all_ended
+from reactive_kafka.tasks import Handle, Spawn, Work, all_ended
 from reactive_kafka.tracking.metadata.pending import MetadataPolicy, PendingCommit
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import verdicts_of
@@ -83,7 +83,9 @@ class ChannelConsumer:
         self._hook = hook
         self._spawn = spawn
         self.signals = ClientSignals(signals)
-        self._scopes: list[anyio.CancelScope] = []
+        self._tasks: list[Handle] = []
+        # Of what runs before it connects.
+        self._before = anyio.CancelScope()
         self.group_id = role.settings.group_id
         reports = AssignmentReports(context.channel, context.observer, totals.history)
 
@@ -297,36 +299,29 @@ class ChannelConsumer:
         Args:
             after: Runs before the client connects.
         """
-        spawn = self._spawn
         channel = self._context.channel
         connect = self.connection.run if after is None else self._connecting(after)
-        spawn(connect, f"channel {self.name}")
-        spawn(self._until_closed(self.committer.run), f"committer of {self.name}")
+        self._spawn(connect, f"channel {self.name}")
+        self._until_closed(self.committer.run, f"committer of {self.name}")
         if self.catch_up.is_wanted:
-            spawn(self._until_closed(self.catch_up.run), f"catching up of {self.name}")
+            self._until_closed(self.catch_up.run, f"catching up of {self.name}")
         if self.is_for_retries:
-            spawn(
-                self._until_closed(self.fetcher.intake.delayed.run), f"delayed retries of {channel}"
-            )
+            self._until_closed(self.fetcher.intake.delayed.run, f"delayed retries of {channel}")
 
-    def _connecting(self, after: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        first = self._until_closed(after)
-
+    def _connecting(self, after: Callable[[], Awaitable[None]]) -> Work:
         async def run() -> None:
-            await first()
+            with self._before:
+                await after()
             await self.connection.run()
 
         return run
 
-    def _until_closed(self, task: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        scope = anyio.CancelScope()
-        self._scopes.append(scope)
-
-        async def run() -> None:
-            with scope:
-                await task()
-
-        return run
+    def _until_closed(self, work: Work, name: str) -> None:
+        # They are cancelled once. A second time would cut off the cleanup of a commit that is on
+        # its way to a store.
+        handle = self._spawn(work, name)
+        if handle is not None:
+            self._tasks.append(handle)
 
     def _joined(self) -> None:
         self.catch_up.begins()
@@ -339,8 +334,9 @@ class ChannelConsumer:
             await self.connection.close()
         finally:
             self.signals.is_closed = True
-            for scope in self._scopes:
-                scope.cancel()
+            self._before.cancel()
+            for task in self._tasks:
+                task.cancel()
             self.assignment.close()
 
     def progress(self) -> None:

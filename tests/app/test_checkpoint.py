@@ -1215,3 +1215,39 @@ def test_a_thread_that_outlives_the_application_is_told_that_there_is_no_state_a
     asker.start()
     asker.join()
     assert told == ["channel 'orders' has ended: no partition is its own any more"] * 2
+
+
+class SlowToCancel(MemoryStore):
+    """A store whose writes do not end, and which cleans up after one that is cancelled."""
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows)
+        self.writes = 0
+        self.cleaned = 0
+
+    async def write(
+        self, group: str, writes: Mapping[TopicPartition, Write]
+    ) -> frozenset[TopicPartition]:
+        if not all(write.checkpoint.position for write in writes.values()):
+            return await super().write(group, writes)
+        self.writes += 1
+        try:
+            await asyncio.sleep(1e6)
+        finally:
+            await asyncio.sleep(0.1)
+            self.cleaned += 1
+        return frozenset()
+
+
+@in_virtual_time
+async def test_a_write_that_is_on_its_way_at_the_end_is_cancelled_once_and_cleans_up() -> None:
+    rows = Rows()
+    app = app_on(rows, drain_timeout="1s")
+    store = SlowToCancel(rows)
+    app._stores = lambda _: store
+    counting(app, [])
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: store.writes)
+    await asyncio.sleep(1)
+    assert store.cleaned == store.writes

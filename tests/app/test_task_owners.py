@@ -66,7 +66,11 @@ OWNED = {
 }
 """Where a task is started for an owner -> its names in the applications below."""
 
-PASSED_ON = {"nacks.letter_writer._in_background", "tasks.start"}
+PASSED_ON = {
+    "channel.clients._until_closed",
+    "nacks.letter_writer._in_background",
+    "tasks.start",
+}
 """They start what others give them."""
 
 AWAITED = {
