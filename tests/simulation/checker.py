@@ -718,7 +718,8 @@ def _duplicates(history: History) -> Iterator[Violation]:
         for index, event in history.of("assigned"):
             if event.tp == tp:
                 assigned[event.who].append(index)
-        for era in eras:
+        for whole_era in eras:
+            era = _after_seeks(history, tp, whole_era)
             for offset, begun, done, has_letters in _done_in(history, tp, era):
                 for begin in history.records[tp, offset].begins:
                     event = history.events[begin]
@@ -832,6 +833,14 @@ def _eras(history: History) -> dict[Partition, list[_Era]]:
                 of_tp[-1] = of_tp[-1]._replace(end=min(index, of_tp[-1].end))
             of_tp.append(_Era(event.who, event.client, index, NEVER, committed[event.tp]))
     return eras
+
+
+def _after_seeks(history: History, tp: Partition, era: _Era, until: int = NEVER) -> _Era:
+    """What is left of an era behind the last seek in it: what was settled before counts no more."""
+    for index, event in history.of("reset"):
+        if event.tp == tp and event.who == era.who and era.start < index < min(era.end, until):
+            era = era._replace(start=index, committed=event.offset)
+    return era
 
 
 def _done_in(

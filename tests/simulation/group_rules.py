@@ -13,6 +13,7 @@ from tests.simulation.checker import (
     History,
     Rule,
     Violation,
+    _after_seeks,
     _done_in,
     _Era,
     _eras,
@@ -385,9 +386,7 @@ def _through_with(
 
     A letter that stands in its topic is none where the writer may have been told that it failed.
     """
-    for index, event in history.of("reset"):
-        if event.tp == tp and event.who == era.who and era.start < index < until:
-            era = era._replace(start=index, committed=event.offset)
+    era = _after_seeks(history, tp, era, until)
     unsure = unsure_sends(history)
     for offset, _, ended, _ in _done_in(history, tp, era, until):
         settled = [

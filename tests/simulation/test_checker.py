@@ -314,6 +314,15 @@ def test_a_record_behind_such_a_letter_need_not_count_either() -> None:
     assert broken(case(*rest)) == {"I7"}
 
 
+def test_what_was_settled_before_a_seek_counts_no_more() -> None:
+    sought = Event(0.0, "reset", "A1", TP, 1, "seek")
+    again = [begin(1, call=20), end(1, "failed", call=20), *handled(2, call=21)]
+    moved = [assigned("A2", 2), *handled(1, 2, who="A2", call=30), *commit(3, 1, who="A2")]
+    events = [assigned(), handled(0, 1), commit(1)]
+    assert "I7" not in broken(case(*events, sought, again, moved))
+    assert "I7" in broken(case(*events, again, moved))
+
+
 def test_what_the_next_owner_skips_had_held_up_the_one_before() -> None:
     waits = [begin(1), end(1, "later")._replace(text="record 60"), *handled(2)]
     skips = [Event(0.0, "skipped", "A2", TP, 1), *handled(2, who="A2", call=10)]
