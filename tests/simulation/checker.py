@@ -795,13 +795,18 @@ def _is_of_an_earlier_life(history: History, who: str, again: str, begin: int) -
 
 
 class _Era(NamedTuple):
-    """A partition belongs to an application, through all rebalances that bring it straight back."""
+    """A partition belongs to an application, through all rebalances that bring it straight back.
+
+    Attributes:
+        is_sought: It begins with a seek. Nothing is stored of it before its first record is settled.
+    """
 
     who: str
     client: int
     start: int
     end: int
     committed: int
+    is_sought: bool = False
 
 
 def _eras(history: History) -> dict[Partition, list[_Era]]:
@@ -839,7 +844,7 @@ def _after_seeks(history: History, tp: Partition, era: _Era, until: int = NEVER)
     """What is left of an era behind the last seek in it: what was settled before counts no more."""
     for index, event in history.of("reset"):
         if event.tp == tp and event.who == era.who and era.start < index < min(era.end, until):
-            era = era._replace(start=index, committed=event.offset)
+            era = era._replace(start=index, committed=event.offset, is_sought=True)
     return era
 
 
@@ -855,10 +860,11 @@ def _done_in(
     latest = era.start
     until = min(until, era.end)
     has_letters = False
+    keeps = history.promise.keeps and not era.is_sought
     for offset in offsets[bisect_left(offsets, era.committed) :]:
         record = history.records.get((tp, offset))
         if record is None:
-            if history.promise.keeps:
+            if keeps:
                 continue
             return
         if record.compacted < until and not _may_be_in_hand(history, record, era):
@@ -877,7 +883,7 @@ def _done_in(
             if history.events[index].kind not in ("end", "ack")
             or history.events[index].call in calls | {0}
         ]
-        if not own and history.promise.keeps:
+        if not own and keeps:
             continue
         if not own or (
             history.promise.spark
@@ -892,6 +898,7 @@ def _done_in(
         of_call = [one for one in begun if call and history.events[one].call == call]
         first = of_call[0] if of_call else max(one for one in begun if one <= own[0])
         yield offset, first, latest, has_letters
+        keeps = history.promise.keeps
 
 
 def _first_attempt(history: History, record: _Record, begin: int) -> int:

@@ -323,6 +323,15 @@ def test_what_was_settled_before_a_seek_counts_no_more() -> None:
     assert "I7" in broken(case(*events, again, moved))
 
 
+def test_acks_are_kept_behind_a_seek_once_its_first_record_is_settled() -> None:
+    keeps = Promise(keeps=True)
+    sought = Event(0.0, "reset", "A1", TP, 1, "seek")
+    moved = [assigned("A2", 2), *handled(1, 2, who="A2", call=30), *commit(3, 1, who="A2")]
+    events = [assigned(), handled(0), commit(1)]
+    assert "I7" not in broken(case(*events, sought, begin(1), handled(2), moved, promise=keeps))
+    assert "I7" in broken(case(*events, begin(1), handled(2), moved, promise=keeps))
+
+
 def test_what_the_next_owner_skips_had_held_up_the_one_before() -> None:
     waits = [begin(1), end(1, "later")._replace(text="record 60"), *handled(2)]
     skips = [Event(0.0, "skipped", "A2", TP, 1), *handled(2, who="A2", call=10)]
