@@ -162,4 +162,5 @@ class UncommittedBound:
         return f"nothing is fetched of {names}: {self._uncommitted(count)}"
 
     def _uncommitted(self, count: int) -> str:
-        return f"{count} offsets are settled and not committed (max_uncommitted = {self.most})"
+        offsets = "1 offset is" if count == 1 else f"{count} offsets are"
+        return f"{offsets} settled and not committed (max_uncommitted = {self.most})"

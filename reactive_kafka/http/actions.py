@@ -96,12 +96,21 @@ async def _arguments(request: Request) -> Mapping[str, Any]:
     try:
         arguments = json.loads(body)
     except (ValueError, RecursionError) as error:
-        # The text of a decoding error would repeat the bytes.
-        why = str(error) if isinstance(error, json.JSONDecodeError) else "not UTF-8, or too deep"
-        raise ActionError(400, f"the body is no JSON: {why}") from error
+        raise ActionError(400, f"the body is no JSON: {_why_no_json(error)}") from error
     if not isinstance(arguments, dict):
         raise ActionError(400, f"the body is to be a JSON object, not {_kind_of(arguments)}")
     return arguments
+
+
+def _why_no_json(error: ValueError | RecursionError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return str(error)
+    if isinstance(error, UnicodeDecodeError):
+        # The text of the error would repeat the bytes.
+        return f"not {error.encoding} at byte {error.start}"
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return "a number has too many digits"
 
 
 def _kind_of(value: object) -> str:

@@ -24,7 +24,7 @@ from reactive_kafka.http.html_tables import (
 )
 from reactive_kafka.http.members_html import COUNT_PLACE, MEMBERS_PLACE, WORKERS_PLACE
 from reactive_kafka.http.partition_marks import marks_of, marks_text
-from reactive_kafka.observe.wording import first_of, short_id
+from reactive_kafka.observe.wording import count_of, first_of, short_id
 
 REFRESH_S = 5
 """How often the page reloads where no script runs."""
@@ -236,7 +236,7 @@ def _incoming(channels: Sequence[Json], root: str) -> str:
     ordered = sorted(channels, key=_severity, reverse=True)
     rows = [_incoming_row(channel, root) for channel in ordered[:MOST_ROWS]]
     more = len(channels) - MOST_ROWS
-    note = f"<p>{more} more channels are not shown.</p>" if more > 0 else ""
+    note = f"<p>Not shown: {count_of(more, 'more channel')}.</p>" if more > 0 else ""
     return "<h2>Incoming channels</h2>" + table_html(_CHANNEL_COLUMNS, rows, "channels") + note
 
 
