@@ -503,10 +503,18 @@ def _put_right(history: History) -> Iterator[Violation]:
     given_up: set[int] = set()
     owners: dict[Partition, str] = {}
     stored: dict[Partition, int] = {}
+    # Those that were sought since their position was stored.
+    sought: set[Partition] = set()
+    # Requests with a position behind a seek back: it goes back on purpose.
+    on_purpose: set[tuple[int, Partition]] = set()
     faults = _spans(history, harmless="commit-late")
-    for index, event in history.of("send", "answer", "assigned", "commit"):
+    for index, event in history.of("send", "answer", "assigned", "commit", "reset"):
         if event.kind == "send":
             sent[event.call] = event
+            if event.tp in sought:
+                on_purpose.add((event.call, event.tp))
+        elif event.kind == "reset":
+            sought.add(event.tp)
         elif event.kind == "answer":
             given_up.add(event.call)
         elif event.kind == "assigned":
@@ -514,7 +522,10 @@ def _put_right(history: History) -> Iterator[Violation]:
         else:
             before = stored.get(event.tp, -1)
             stored[event.tp] = event.offset
+            sought.discard(event.tp)
             request = sent.get(event.call)
+            if (event.call, event.tp) in on_purpose:
+                continue
             if event.offset >= before or event.call not in given_up or request is None:
                 continue
             if request.who != owners.get(event.tp):
@@ -606,8 +617,11 @@ def _lower_ones_first(history: History, places: Sequence[Place]) -> Iterator[Vio
 
 
 def _in_one_call(history: History, tp: Partition, offset: int, begin: int) -> bool:
-    call = history.events[begin].call
-    return any(history.events[other].call == call for other in history.records[tp, offset].begins)
+    """Whether a record was in the call that begins then, or in that of its first attempt."""
+    place = tp, history.events[begin].offset
+    first = _first_attempt(history, history.records[place], begin)
+    calls = {history.events[one].call for one in (first, begin)}
+    return any(history.events[other].call in calls for other in history.records[tp, offset].begins)
 
 
 def _was_taken_before(begin: Event, reset: Event | None) -> bool:
@@ -1023,9 +1037,14 @@ def _truth(history: History) -> Iterator[Violation]:
             and history.promise.ends == "handled"
             and not _took_some_back(history, own)
         ):
-            written = {event[3:5] for event in history.events if event.kind in ("letter", "copy")}
+            # The other handler of a broadcast may have failed over it.
+            nacked = {
+                event[3:5]
+                for event in history.events
+                if event.kind in ("letter", "copy", "ignored")
+            }
             sure = sum(
-                event.kind == "end" and event.note == "ok" and event[3:5] not in written
+                event.kind == "end" and event.note == "ok" and event[3:5] not in nacked
                 for event in own
             )
             if tally.acked < sure:

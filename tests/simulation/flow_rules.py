@@ -239,10 +239,8 @@ def _windows(history: History) -> Iterator[Violation]:
                 if who != event.who:
                     client.held.pop(event.tp, None)
         elif (
-            event.kind == "end"
-            and event.note == "cancelled"
-            and owners.get(event.tp, event.who) != event.who
-        ):
+            event.kind == "refused" or (event.kind == "end" and event.note == "cancelled")
+        ) and owners.get(event.tp, event.who) != event.who:
             for (who, _), client in clients.items():
                 # It was told, and lets go of all that it has fetched since.
                 if who == event.who:

@@ -1251,8 +1251,26 @@ MUTANTS = (
     Mutant(
         "a state stays when a seek goes back",
         CLAIM,
-        "elif goes_back or stored is None",
-        "elif stored is None",
+        "stored is not None and not goes_back",
+        "stored is not None",
+    ),
+    Mutant(
+        "a seek forgets what is on its way to the store",
+        CLAIM,
+        "self._sent_before += self._sent",
+        "self._sent_before.clear()",
+    ),
+    Mutant(
+        "a handler that has seen an old state stores the next one",
+        STATES,
+        "self.is_outdated = True",
+        "self.is_outdated = False",
+    ),
+    Mutant(
+        "a restarted channel of static partitions moves the group back",
+        STARTING,
+        "(commits_start or not choice.is_resumed)",
+        "True",
     ),
     Mutant(
         "a seek loses what the last settled record has set",

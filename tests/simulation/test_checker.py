@@ -332,6 +332,18 @@ def test_acks_are_kept_behind_a_seek_once_its_first_record_is_settled() -> None:
     assert "I7" in broken(case(*events, begin(1), handled(2), moved, promise=keeps))
 
 
+def test_a_late_request_from_behind_a_seek_back_need_not_be_put_right() -> None:
+    asked, landed, told = commit(3, call=91)
+    back = Event(0.0, "reset", "A1", TP, 0, "seek")
+    late, lands, unknown = commit(1, call=92)
+    events = [assigned(), handled(0, 1, 2), asked, landed, told]
+    again = [begin(0, call=40), end(0, call=40)]
+    rest = [unknown._replace(note="unknown"), lands._replace(at=8.0)]
+    end_of_it = Event(60.0, "healed")
+    assert "I5" not in broken(case(*events, back, again, late, *rest, end_of_it))
+    assert "I5" in broken(case(*events, late, *rest, end_of_it))
+
+
 def test_what_the_next_owner_skips_had_held_up_the_one_before() -> None:
     waits = [begin(1), end(1, "later")._replace(text="record 60"), *handled(2)]
     skips = [Event(0.0, "skipped", "A2", TP, 1), *handled(2, who="A2", call=10)]
