@@ -161,10 +161,11 @@ class PartitionStarter:
             return None
         # The first commit follows the first record that is settled, even if that moves the group
         # back. What the group has is kept with the partition, so that a rebalance before that
-        # commit does not undo the seek. Two starts do not move a group back at all. A replay that
-        # is given the group of a stream must not rewind the stream. And the restarted channel of
-        # static partitions goes on behind the group where ``latest`` has committed past a record
-        # that waited.
+        # commit does not undo the seek.
+        #
+        # Two kinds of start never move a group back. A replay that is given the group of a stream
+        # must not rewind the stream. And a restarted channel with static partitions may read
+        # again below the group's position, where ``latest`` has committed past a waiting record.
         # Where reading continues is committed if the log does not have the old position any more.
         commits_start = choice.is_resumed and start.commit
         goes_back = partition.ranges is None and (commits_start or not choice.is_resumed)

@@ -123,7 +123,7 @@ class OwnedRow:
         self._sent_with_new_token: list[Checkpoint] = []
         # Rows that were sent for records of this tracker, and are not answered yet.
         self._sent: list[Checkpoint] = []
-        # The same of the trackers before it, from which this one has taken over the state.
+        # The same for the trackers before it whose state this one continues with.
         self._sent_before: list[Checkpoint] = []
         # The highest position of this tracker's records that the store is known to have.
         self._stored = -1
@@ -167,8 +167,8 @@ class OwnedRow:
     def found(self, stored: Checkpoint) -> None:
         """Note that the store has the row *stored*, which is ours.
 
-        If it was sent for records of this tracker, its state is theirs, too. So it is if it was
-        sent before a seek forward, for records in front of the new start.
+        If it was sent for records of this tracker, its state is theirs, too. The same holds if it
+        was sent before a seek forward, for records before the new start.
         """
         self.checkpoint = stored
         self.is_unsure = False

@@ -108,9 +108,9 @@ class StateHistory:
         self._forget(slice(bisect_left(self._offsets, position)))
 
     def found_late(self, position: int, text: str | None) -> None:
-        """Note what :meth:`found` notes, of a position before the place where reading restarted.
+        """As :meth:`found`, for a position before the place where reading restarted.
 
-        Nobody knew at the restart that the store had it.
+        At the restart it was not known that the store had it.
         """
         self.is_outdated = True
         self.found(position, text)
