@@ -308,6 +308,8 @@ class StoreTransactions:
         """Raise if the store turned out to have a later state than the one before the block."""
         for part in parts:
             if part.owned.states.is_outdated:
+                # Once is enough: an application that iterates reads the state again itself.
+                part.owned.states.is_outdated = False
                 again = StoreAwayError(
                     f"channel {self._name!r}: the store has a later state of "
                     f"{part.tracker.partition}: its records are handled again"
