@@ -162,5 +162,4 @@ class UncommittedBound:
         return f"nothing is fetched of {names}: {self._uncommitted(count)}"
 
     def _uncommitted(self, count: int) -> str:
-        offsets = "1 offset is" if count == 1 else f"{count} offsets are"
-        return f"{offsets} settled and not committed (max_uncommitted = {self.most})"
+        return f"{count} offsets are settled and not committed (max_uncommitted = {self.most})"
