@@ -176,7 +176,10 @@ class PartitionStarter:
         if not choice.is_resumed:
             tracker.uncommitted_from = start.position
         if not goes_back and stored is not None:
-            tracker.uncommitted_from = max(start.position, stored)
+            # What a restarted channel has settled and not stored is worth a commit at once.
+            tracker.uncommitted_from = stored
+            if partition.ranges is not None:
+                tracker.uncommitted_from = max(start.position, stored)
         self._track(partition, tracker, stored=stored)
         # What lies before the place that was sought is no hole between ranges.
         if partition.ranges is not None and is_sought:
