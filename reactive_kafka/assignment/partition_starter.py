@@ -166,6 +166,7 @@ class PartitionStarter:
         # Two kinds of start never move a group back. A replay that is given the group of a stream
         # must not rewind the stream. And a restarted channel with static partitions may read
         # again below the group's position, where ``latest`` has committed past a waiting record.
+
         # Where reading continues is committed if the log does not have the old position any more.
         commits_start = choice.is_resumed and start.commit
         goes_back = partition.ranges is None and (commits_start or not choice.is_resumed)
