@@ -96,9 +96,11 @@ class ReceivingKafka:
         """Return what clients have pushed, the oldest first."""
         if not self._file.exists():
             return []
+        # The broker may be in the middle of the last one: it writes a long text in pieces.
+        whole, _, _ = self._file.read_text().rpartition("end\n")
         found: list[Received] = []
         current: Received | None = None
-        for line in self._file.read_text().splitlines():
+        for line in f"{whole}end\n".splitlines():
             kind, *words = line.split("\t")
             if kind == "push":
                 current = Received(words[0], words[1], words[2] == "true")
