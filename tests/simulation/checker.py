@@ -497,18 +497,20 @@ def _put_right(history: History) -> Iterator[Violation]:
     that has sent it sends the newest one again; so it does through all of its clients.
 
     It waits no longer for that than has passed since it has sent the first one. Whatever disturbs
-    the commits meanwhile excuses it.
+    the commits meanwhile excuses it, and so does that no client of it was left.
     """
     sent: dict[int, Event] = {}
     given_up: set[int] = set()
-    owners: dict[Partition, str] = {}
+    owners: dict[Partition, tuple[str, int]] = {}
     stored: dict[Partition, int] = {}
     # Those that were sought since their position was stored.
     sought: set[Partition] = set()
     # Requests with a position behind a seek back: it goes back on purpose.
     on_purpose: set[tuple[int, Partition]] = set()
     faults = _spans(history, harmless="commit-late")
-    for index, event in history.of("send", "answer", "assigned", "commit", "reset"):
+    for index, event in history.of(
+        "send", "answer", "assigned", "commit", "reset", "left", "member"
+    ):
         if event.kind == "send":
             sent[event.call] = event
             if event.tp in sought:
@@ -518,7 +520,14 @@ def _put_right(history: History) -> Iterator[Violation]:
         elif event.kind == "answer":
             given_up.add(event.call)
         elif event.kind == "assigned":
-            owners[event.tp] = event.who
+            owners[event.tp] = event.who, event.client
+        elif event.kind == "left":
+            gone = event.who, event.client
+            owners = {tp: owner for tp, owner in owners.items() if owner != gone}
+        elif event.kind == "member":
+            # It starts without partitions, and a crash takes them without a word.
+            if event.note in ("start", "crash"):
+                owners = {tp: owner for tp, owner in owners.items() if owner[0] != event.who}
         else:
             before = stored.get(event.tp, -1)
             stored[event.tp] = event.offset
@@ -528,7 +537,7 @@ def _put_right(history: History) -> Iterator[Violation]:
                 continue
             if event.offset >= before or event.call not in given_up or request is None:
                 continue
-            if request.who != owners.get(event.tp):
+            if request.who != owners.get(event.tp, ("nobody", 0))[0]:
                 continue
             until = event.at + (event.at - request.at) + history.promise.tick_s + REPEATS_S
             if not _is_left_alone(history, event, request.at, until, faults):

@@ -344,6 +344,23 @@ def test_a_late_request_from_behind_a_seek_back_need_not_be_put_right() -> None:
     assert "I5" in broken(case(*events, late, *rest, end_of_it))
 
 
+@pytest.mark.parametrize("gone", ["left", "crashed", ""])
+def test_a_late_request_of_an_application_that_is_gone_need_not_be_put_right(gone: str) -> None:
+    late, lands, unknown = commit(1, call=92)
+    asked, landed, told = commit(3, call=91)
+    events = [assigned(), handled(0, 1, 2), late, unknown._replace(note="unknown")]
+    ends = {
+        "left": [Event(0.0, "left", "A1", client=1)],
+        "crashed": [Event(0.0, "member", "A1", note="crash")],
+        "": [],
+    }
+    end_of_it = Event(60.0, "healed")
+    found = broken(
+        case(*events, asked, landed, told, *ends[gone], lands._replace(at=8.0), end_of_it)
+    )
+    assert ("I5" in found) == (not gone)
+
+
 def test_what_the_next_owner_skips_had_held_up_the_one_before() -> None:
     waits = [begin(1), end(1, "later")._replace(text="record 60"), *handled(2)]
     skips = [Event(0.0, "skipped", "A2", TP, 1), *handled(2, who="A2", call=10)]
