@@ -68,10 +68,7 @@ ROWS = (
         name=OURS,
         run="rebalances.contenders.ours:consumer",
         family="ours",
-        settings=(
-            f"{_OURS}, the default `group_protocol`. It sends a heartbeat at least every 0.75 s, "
-            "and every 0.25 s for 4 s after a change"
-        ),
+        settings=f"{_OURS}, the default `group_protocol`",
     ),
     Restarted(
         name="aiokafka, round robin",

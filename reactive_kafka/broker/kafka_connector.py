@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from reactive_kafka.broker.embedded import EmbeddedBroker
 
 EMBEDDED = "embedded"
-EMBEDDED_DEFAULTS = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 2_000}
+EMBEDDED_DEFAULTS = {"session_timeout_ms": 6_000}
 """Shorter than Kafka's: the embedded broker lets the next member of an empty group wait for nearly
 all of the last one's session.
 """

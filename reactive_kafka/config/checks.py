@@ -31,10 +31,11 @@ _STORES_BEYOND_HOLES = (
 )
 _GROUP_MS = {
     "session_timeout_ms": 45_000,
-    "heartbeat_interval_ms": 3_000,
     "rebalance_timeout_ms": 60_000,
 }
 """The defaults of the Kafka client in ``broker/``."""
+LONGEST_BEAT_S = 2.0
+"""The longest time between two heartbeats of a member without a ``heartbeat_interval_ms``."""
 LAST_COMMIT_S = 5.0
 """How long the last commit of an assignment is tried."""
 COPIED_S = 5.0
@@ -71,9 +72,13 @@ class GroupTimes:
         def seconds(name: str) -> float:
             return float(str(configured(name) or _GROUP_MS[name])) / 1000
 
+        session_s = seconds("session_timeout_ms")
+        heartbeat_s = min(LONGEST_BEAT_S, session_s / 3)
+        if configured("heartbeat_interval_ms"):
+            heartbeat_s = seconds("heartbeat_interval_ms")
         return cls(
-            heartbeat_s=seconds("heartbeat_interval_ms"),
-            session_s=seconds("session_timeout_ms"),
+            heartbeat_s=heartbeat_s,
+            session_s=session_s,
             rebalance_s=seconds("rebalance_timeout_ms"),
         )
 

@@ -91,7 +91,7 @@ class Tokens:
         ),
         (incoming(max_in_flight=9, concurrency=10), "concurrency is above max_in_flight (9)"),
         (
-            incoming(session_timeout_ms=3000),
+            incoming(session_timeout_ms=3000, heartbeat_interval_ms=3000),
             "a heartbeat every 3000 ms cannot keep a session of 3000 ms alive",
         ),
         (incoming(heartbeat_interval_ms=45_000), "cannot keep a session of 45000 ms alive"),

@@ -401,8 +401,8 @@ COMES_BACK = "its dead letters would come back to it"
             " dead_letter_queue.security.protocol = 'SASL_SSL': PLAIN needs sasl_plain_username and ",
         ),
         (
-            {**RETRY, "delayed_retry": {"session.timeout.ms": 3000}},
-            " delayed_retry.session.timeout.ms = 3000: a heartbeat every 3000 ms cannot keep a session of 3000 ms alive; "
+            {**RETRY, "delayed_retry": {"heartbeat.interval.ms": 45000}},
+            " delayed_retry.heartbeat.interval.ms = 45000: a heartbeat every 45000 ms cannot keep a session of 45000 ms alive; "
             "a third of it is usual",
         ),
         (

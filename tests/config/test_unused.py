@@ -151,7 +151,7 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
         (
             incoming(revoke_grace="55s"),
             "revoke_grace = '55s': raise rebalance.timeout.ms, or lower revoke_grace: a revocation needs "
-            "heartbeat_interval_ms (3 s) + revoke_grace (55 s) + the last commit (5 s) + the join (1 s) = 64 s, and "
+            "heartbeat_interval_ms (2 s) + revoke_grace (55 s) + the last commit (5 s) + the join (1 s) = 63 s, and "
             "the group waits rebalance_timeout_ms (60 s), so handlers get less",
         ),
         (
@@ -159,7 +159,7 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
             "rebalance_timeout_ms = 10000: raise rebalance.timeout.ms, or lower revoke_grace: a revocation needs ",
         ),
         (
-            incoming(**{"rebalance.timeout.ms": 13_999}),
+            incoming(**{"rebalance.timeout.ms": 12_999}),
             "+ revoke_grace (5 s) + the last commit (5 s) + the join (1 s)",
         ),
         (
@@ -168,11 +168,11 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
         ),
         (
             incoming(enable_auto_commit=True, rebalance_timeout_ms=16_000),
-            "+ the second commit to Kafka (5 s) + the join (1 s) = 19 s",
+            "+ the second commit to Kafka (5 s) + the join (1 s) = 18 s",
         ),
         (
-            incoming(spark={}, drain_timeout="52s"),
-            "+ drain_timeout (52 s) + the last commit (5 s) + ",
+            incoming(spark={}, drain_timeout="53s"),
+            "+ drain_timeout (53 s) + the last commit (5 s) + ",
         ),
         (
             outgoing(ssl_capath="/etc/ssl", security_protocol="PLAINTEXT"),

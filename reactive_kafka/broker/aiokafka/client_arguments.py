@@ -16,7 +16,6 @@ T = TypeVar("T")
 
 CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "session_timeout_ms": 45_000,
-    "heartbeat_interval_ms": 3_000,
     # If it were as short as a session, members would be removed while draining.
     "rebalance_timeout_ms": 60_000,
     "metadata_max_age_ms": 30_000,

@@ -269,12 +269,13 @@ class AiokafkaConsumer(KafkaQueries):
             assignors = assignors_named(self._assignors or DEFAULT_ASSIGNORS)
         except FormatError as error:
             raise FatalBrokerError(f"assignors: {error}") from error
+        beat_ms = properties.get("heartbeat_interval_ms")
         return ClassicMemberSettings(
             group_id,
             assignors,
             rebalance_timeout_ms=int(properties["rebalance_timeout_ms"]),
             session_timeout_ms=int(properties["session_timeout_ms"]),
-            heartbeat_interval_ms=int(properties["heartbeat_interval_ms"]),
+            heartbeat_interval_ms=None if beat_ms is None else int(beat_ms),
             instance_id=properties.get("group_instance_id"),
             rack=properties.get("client_rack") or None,
         )

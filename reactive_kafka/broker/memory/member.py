@@ -89,7 +89,7 @@ class Member:
         self.left_behind = left_behind
         self.rebalance_timeout_s = milliseconds(properties, "rebalance_timeout_ms", 60_000) / 1000
         self.session_timeout_s = milliseconds(properties, "session_timeout_ms", 45_000) / 1000
-        self.heartbeat_interval_s = milliseconds(properties, "heartbeat_interval_ms", 3_000) / 1000
+        self.heartbeat_interval_s = milliseconds(properties, "heartbeat_interval_ms", 750) / 1000
         self.member_id = ""
         self.assignment = MemberAssignment()
         # The partitions of its last assignment. A cooperative member adds those that are new to

@@ -37,13 +37,18 @@ from reactive_kafka.broker.consumer.membership.classic_group.member_rules import
     ClassicMemberSettings,
     leave_values,
 )
+from reactive_kafka.broker.consumer.membership.heartbeat_pace import (
+    ALL_OWNED_BEAT_S,
+    QUICK_BEAT_S,
+    SETTLING_BEAT_S,
+    SETTLING_S,
+)
 from reactive_kafka.broker.consumer.membership.rebalance_steps import (
     AssignStep,
     LoseStep,
     RebalanceStep,
     RevokeStep,
 )
-from reactive_kafka.broker.consumer.membership.settling import SETTLING_BEAT_S, SETTLING_S
 from reactive_kafka.broker.wire.codec import encode
 from reactive_kafka.broker.wire.definitions import LEAVE_GROUP
 from reactive_kafka.broker.wire.schema import versions_of
@@ -71,7 +76,6 @@ def make_member(
             assignors=assignors_named(assignors),
             rebalance_timeout_ms=60_000,
             session_timeout_ms=45_000,
-            heartbeat_interval_ms=3_000,
             instance_id=instance_id,
         )
     )
@@ -944,7 +948,7 @@ def test_the_session_ends_after_the_last_request_that_was_accepted() -> None:
     member = played.member
     answer_next(played, {"error_code": 0}, now=100.0)
     assert member.session_ends_at() == 145.0
-    assert member.due_at() == 103.0
+    assert 100.0 < member.due_at() <= 100.0 + QUICK_BEAT_S
     answer_next(played, {"error_code": 16}, now=103.0)
     assert member.session_ends_at() == 145.0
     assert member.due_at() == 103.5
@@ -966,7 +970,37 @@ def test_heartbeats_are_close_together_while_the_group_settles(interval_s: float
     between = [later - earlier for earlier, later in pairwise(beats)]
     assert max(between) <= SETTLING_BEAT_S
     assert min(between) == pytest.approx(min(interval_s, SETTLING_BEAT_S))
-    assert member.due_at() == beats[-1] + interval_s
+    assert beats[-1] < member.due_at() <= beats[-1] + interval_s + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("known", "is_last"),
+    [
+        ({}, False),
+        ({"orders": range(6)}, True),
+        # A topic has grown, and the group has not assigned its new partition.
+        ({"orders": range(7)}, False),
+        ({"bills": range(3)}, False),
+    ],
+)
+def test_heartbeats_are_rarer_while_no_other_member_has_a_partition(
+    known: dict[str, range], is_last: bool
+) -> None:
+    played = lone_member(assignors=COOPERATIVE)
+    played.member.topics_seen(known)
+    answer_next(played, {"error_code": 0}, now=50.1)
+    assert (played.member.due_at() > 50.1 + QUICK_BEAT_S) is is_last
+    assert played.member.due_at() <= 50.1 + ALL_OWNED_BEAT_S
+
+
+@pytest.mark.parametrize("session_s", [0.3, 1.2, 6.0])
+def test_a_short_session_has_three_heartbeats(session_s: float) -> None:
+    played = lone_member()
+    member = played.member
+    member.topics_seen({"orders": range(6)})
+    member.settings = replace(member.settings, session_timeout_ms=round(1000 * session_s))
+    answer_next(played, {"error_code": 0}, now=50.1)
+    assert 50.1 < member.due_at() <= 50.1 + session_s / 3
 
 
 def test_a_refused_commit_sends_a_heartbeat_at_once() -> None:

@@ -26,8 +26,8 @@ from reactive_kafka.broker.consumer.membership.classic_group.member_rules import
     ClassicMemberSettings,
 )
 from reactive_kafka.broker.consumer.membership.group_parts import LEAVE_DEADLINE_S, TopicView
+from reactive_kafka.broker.consumer.membership.heartbeat_pace import QUICK_BEAT_S, SETTLING_BEAT_S
 from reactive_kafka.broker.consumer.membership.left_behind import MembersLeftBehind
-from reactive_kafka.broker.consumer.membership.settling import SETTLING_BEAT_S
 from reactive_kafka.broker.wire.codec import encode
 from reactive_kafka.broker.wire.definitions import (
     DESCRIBE_GROUPS,
@@ -44,7 +44,6 @@ from tests.broker.consumer.classic_group_model import ClassicGroupModel
 pytestmark = pytest.mark.virtual_time
 
 SESSION_S = 45.0
-HEARTBEAT_S = 3.0
 MAX_POLL_INTERVAL_S = 300.0
 COOPERATIVE = ("cooperative-sticky",)
 ALL = frozenset(TopicPartition("orders", number) for number in range(4))
@@ -167,7 +166,6 @@ class ClassicApplication:
             assignors_named(assignors),
             rebalance_timeout_ms=60_000,
             session_timeout_ms=int(SESSION_S * 1000),
-            heartbeat_interval_ms=int(HEARTBEAT_S * 1000),
             instance_id=instance_id,
         )
         self.membership = ClassicGroupMembership(
@@ -263,7 +261,7 @@ async def test_an_eager_group_gives_up_everything_for_a_new_member() -> None:
     async with running(group) as one:
         await one.until(lambda: one.owned == ALL)
         async with running(group) as two:
-            await two.until(lambda: len(two.owned) == 2, 2 * HEARTBEAT_S)
+            await two.until(lambda: len(two.owned) == 2, 2 * QUICK_BEAT_S)
             await one.until(lambda: len(one.owned) == 2)
             assert one.changes[1:] == [("revoked", ALL), ("assigned", one.owned)]
 
@@ -274,12 +272,12 @@ async def test_a_cooperative_member_reads_on_what_stays_while_others_join_and_dr
         await one.until(lambda: one.owned == ALL)
         one.drain_s = 20.0
         async with running(group, COOPERATIVE) as two:
-            await one.until(lambda: len(one.reader.read) == 2, 2 * HEARTBEAT_S)
+            await one.until(lambda: len(one.reader.read) == 2, 2 * QUICK_BEAT_S)
             stays = frozenset(one.reader.read)
             began = now()
             await two.until(lambda: len(two.owned) == 2, 30.0)
             # The second member learns of the next round with its next heartbeat.
-            assert now() - began < 20.0 + HEARTBEAT_S + 0.5
+            assert now() - began < 20.0 + QUICK_BEAT_S + 0.5
             assert one.changes[1:] == [("revoked", two.owned)]
             assert one.reader.read == one.owned == stays
 
@@ -288,9 +286,9 @@ async def test_what_moves_in_a_cooperative_group_does_not_wait_for_a_heartbeat_i
     group = ClassicGroupModel()
     async with running(group, COOPERATIVE) as one:
         await one.until(lambda: one.owned == ALL)
-        await asyncio.sleep(10 * HEARTBEAT_S)
+        await asyncio.sleep(10 * QUICK_BEAT_S)
         async with running(group, COOPERATIVE) as two:
-            await one.until(lambda: len(one.owned) == 2, 2 * HEARTBEAT_S)
+            await one.until(lambda: len(one.owned) == 2, 2 * QUICK_BEAT_S)
             await two.until(lambda: len(two.owned) == 2, SETTLING_BEAT_S + 0.5)
 
 
@@ -320,7 +318,7 @@ async def test_an_outage_of_the_coordinator_changes_nothing_and_is_asked_with_gr
         await asyncio.sleep(WAITS.last_s + 1)
         assert app.state is ClassicMemberState.STABLE
         assert app.changes == [("assigned", ALL)]
-        assert app.membership.session_ends_at() > now() + SESSION_S - 2 * HEARTBEAT_S
+        assert app.membership.session_ends_at() > now() + SESSION_S - 2 * QUICK_BEAT_S
 
 
 async def test_a_coordinator_that_has_moved_is_looked_for() -> None:
@@ -328,10 +326,10 @@ async def test_a_coordinator_that_has_moved_is_looked_for() -> None:
     async with running(group) as app:
         await app.until(lambda: app.owned == ALL)
         app.requests.refuses = 16
-        await asyncio.sleep(2 * HEARTBEAT_S)
+        await asyncio.sleep(2 * QUICK_BEAT_S)
         assert app.requests.lookups > 0
         app.requests.refuses = 0
-        await asyncio.sleep(2 * HEARTBEAT_S)
+        await asyncio.sleep(2 * QUICK_BEAT_S)
         assert app.state is ClassicMemberState.STABLE
         assert app.changes == [("assigned", ALL)]
 
@@ -356,7 +354,7 @@ async def test_a_member_whose_instance_id_is_used_twice_stops_and_says_so() -> N
         await one.until(lambda: one.owned == ALL)
         async with running(group, instance_id="till-1") as two:
             await two.until(lambda: two.owned == ALL)
-            await one.until(lambda: one.owned == frozenset(), 2 * HEARTBEAT_S)
+            await one.until(lambda: one.owned == frozenset(), 2 * QUICK_BEAT_S)
             with pytest.raises(FencedError, match="group_instance_id = 'till-1'"):
                 one.membership.raise_errors()
             assert one.changes[1:] == [("revoked", ALL)]

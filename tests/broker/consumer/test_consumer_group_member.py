@@ -23,13 +23,16 @@ from reactive_kafka.broker.consumer.membership.consumer_group.heartbeat_answers 
     meaning_of,
 )
 from reactive_kafka.broker.consumer.membership.consumer_group.member import (
-    ALL_OWNED_BEAT_S,
-    QUICK_BEAT_S,
     ConsumerGroupMember,
     ConsumerMemberSettings,
 )
 from reactive_kafka.broker.consumer.membership.consumer_group.member_states import (
     ConsumerMemberState,
+)
+from reactive_kafka.broker.consumer.membership.heartbeat_pace import (
+    ALL_OWNED_BEAT_S,
+    QUICK_BEAT_S,
+    SETTLING_BEAT_S,
 )
 from reactive_kafka.broker.consumer.membership.rebalance_steps import (
     AssignStep,
@@ -37,7 +40,6 @@ from reactive_kafka.broker.consumer.membership.rebalance_steps import (
     RebalanceStep,
     RevokeStep,
 )
-from reactive_kafka.broker.consumer.membership.settling import SETTLING_BEAT_S
 from reactive_kafka.broker.memory.consumer_coordinator import ConsumerCoordinator, KnownMember
 from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.records import TopicPartition

@@ -13,8 +13,6 @@ from reactive_kafka.broker.consumer.membership.consumer_group.heartbeat_answers 
     GROUP_ID_NOT_FOUND,
 )
 from reactive_kafka.broker.consumer.membership.consumer_group.member import (
-    ALL_OWNED_BEAT_S,
-    QUICK_BEAT_S,
     ConsumerGroupMember,
     ConsumerMemberSettings,
 )
@@ -25,6 +23,7 @@ from reactive_kafka.broker.consumer.membership.consumer_group.membership import 
     ConsumerGroupMembership,
 )
 from reactive_kafka.broker.consumer.membership.group_parts import LEAVE_DEADLINE_S, TopicView
+from reactive_kafka.broker.consumer.membership.heartbeat_pace import ALL_OWNED_BEAT_S, QUICK_BEAT_S
 from reactive_kafka.broker.consumer.membership.left_behind import MembersLeftBehind
 from reactive_kafka.broker.memory.consumer_coordinator import (
     FENCED_INSTANCE_ID,

@@ -128,6 +128,7 @@ class ClassicGroupMembership:
 
     def topics_seen(self, partitions: Mapping[str, Collection[int]]) -> None:
         """Look at the topics at once if this is news. The leader looks every 30 s otherwise."""
+        self.member.topics_seen(partitions)
         seen = {topic: frozenset(numbers) for topic, numbers in partitions.items()}
         if seen != self._topics_seen:
             self._topics_seen = seen

@@ -61,6 +61,7 @@ from reactive_kafka.broker.consumer.membership.classic_group.subscription_codec 
     decode_assignment,
     encode_subscription,
 )
+from reactive_kafka.broker.consumer.membership.heartbeat_pace import next_beat_at, usual_beat_s
 from reactive_kafka.broker.consumer.membership.owned_since import OwnedSince
 from reactive_kafka.broker.consumer.membership.rebalance_steps import (
     AssignStep,
@@ -68,7 +69,6 @@ from reactive_kafka.broker.consumer.membership.rebalance_steps import (
     RebalanceStep,
     RevokeStep,
 )
-from reactive_kafka.broker.consumer.membership.settling import SETTLING_BEAT_S, SETTLING_S
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.state_table import next_state
 
@@ -101,7 +101,8 @@ class ClassicMemberSettings:
     rebalance_timeout_ms: int
     # After so long without a heartbeat the group removes the member.
     session_timeout_ms: int
-    heartbeat_interval_ms: int
+    # None: as often as the group needs it.
+    heartbeat_interval_ms: int | None = None
     instance_id: str | None = None
     rack: str | None = None
 
@@ -140,6 +141,8 @@ class ClassicGroupMember:
         self.generation = NO_GENERATION
         self.owned = OwnedSince()
         self._topics: frozenset[str] | None = None
+        # Topic -> its partitions, as far as the client knows them.
+        self._partitions: Mapping[str, Collection[int]] = {}
         # The topics of the subscription that was sent last.
         self._joined_topics: frozenset[str] = frozenset()
         # What the last assignment had, and in which generation: an eager member, which owns nothing
@@ -167,7 +170,7 @@ class ClassicGroupMember:
         self._accepted_at = inf
         self._try_at = -inf
         self._beat_at = -inf
-        self._settles_until = -inf
+        self._changed_at = -inf
 
     # What the application does.
 
@@ -178,6 +181,10 @@ class ClassicGroupMember:
             self._topics = topics
             if topics != self._joined_topics:
                 self._rejoin("the subscription has changed")
+
+    def topics_seen(self, partitions: Mapping[str, Collection[int]]) -> None:
+        """Note which partitions the topics have, without topics that do not exist."""
+        self._partitions = dict(partitions)
 
     def leave(self) -> dict[str, Any] | None:
         """Leave for good. Returns the values of LeaveGroup; None: there is nothing to say.
@@ -281,15 +288,15 @@ class ClassicGroupMember:
         if meaning is ClassicAnswer.ACCEPTED:
             self._accepted_at = self._asked_at
             if asked is ClassicRequest.SYNC:
-                self._settles_until = now + SETTLING_S
-            self._beat_at = now + self._heartbeat_interval_s(now)
+                self._changed_at = now
+            self._beat_at = self._next_beat_at(now)
             refusal = self._accept(asked, answer, now, wait_s)
         elif meaning is ClassicAnswer.NAMED:
             self.member_id = answer["member_id"]
             self._again(asked, now, 0.0)
         elif meaning is ClassicAnswer.REBALANCE:
             self._accepted_at = self._asked_at
-            self._beat_at = now + self._heartbeat_interval_s(now)
+            self._beat_at = self._next_beat_at(now)
             self._prepare("the group rebalances")
         elif meaning is ClassicAnswer.OUTDATED:
             self._remove(now, wait_s)
@@ -442,9 +449,14 @@ class ClassicGroupMember:
 
     # Everything else.
 
-    def _heartbeat_interval_s(self, now: float) -> float:
-        configured_s = self.settings.heartbeat_interval_ms / 1000
-        return min(configured_s, SETTLING_BEAT_S) if now < self._settles_until else configured_s
+    def _next_beat_at(self, now: float) -> float:
+        settings = self.settings
+        if settings.heartbeat_interval_ms is not None:
+            interval_s = settings.heartbeat_interval_ms / 1000
+        else:
+            usual_s = usual_beat_s(self.owned.partitions, self._topics or (), self._partitions)
+            interval_s = min(usual_s, settings.session_timeout_ms / 3000)
+        return next_beat_at(now, self._changed_at, interval_s)
 
     def _has_to_give_up(self) -> bool:
         """Return whether the listener must give up partitions before the member may join."""

@@ -12,13 +12,18 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from math import floor, inf
+from math import inf
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 from reactive_kafka.broker.consumer.membership.consumer_group.member_states import (
     CONSUMER_MEMBER_TRANSITIONS,
     ConsumerMemberState,
+)
+from reactive_kafka.broker.consumer.membership.heartbeat_pace import (
+    QUICK_BEAT_S,
+    next_beat_at,
+    usual_beat_s,
 )
 from reactive_kafka.broker.consumer.membership.owned_since import OwnedSince
 from reactive_kafka.broker.consumer.membership.rebalance_steps import (
@@ -27,7 +32,6 @@ from reactive_kafka.broker.consumer.membership.rebalance_steps import (
     RebalanceStep,
     RevokeStep,
 )
-from reactive_kafka.broker.consumer.membership.settling import SETTLING_BEAT_S, SETTLING_S
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.state_table import next_state
 
@@ -43,15 +47,6 @@ STATIC_LEAVES = -2
 
 UNCHANGED_TIMEOUT = -1
 """In a heartbeat: the rebalance timeout is the same as before."""
-
-QUICK_BEAT_S = 0.75
-"""The longest time between two heartbeats, whatever the broker asks for.
-
-A member learns of a change only by an answer. The broker asks for a heartbeat every 5 s, so a
-partition whose owner has left would wait for up to 5 s.
-"""
-ALL_OWNED_BEAT_S = 2.0
-"""The same for a member that owns all partitions of its topics: no partition can come to it."""
 
 
 def new_member_id() -> str:
@@ -371,25 +366,9 @@ class ConsumerGroupMember:
         self._sent = None
 
     def _plan_next(self, now: float) -> None:
-        if now < self._changed_at + SETTLING_S:
-            longest_s = SETTLING_BEAT_S
-        elif self._owns_all():
-            longest_s = ALL_OWNED_BEAT_S
-        else:
-            longest_s = QUICK_BEAT_S
-        # At a multiple of the interval, so that all members of a process wake its loop together:
-        # with a hundred channels at rest these wakes are most of the cost.
-        beat_s = min(self._interval_s, longest_s)
-        self._next_at = (floor(now / beat_s) + 1) * beat_s
-
-    def _owns_all(self) -> bool:
-        """Return whether no other member has a partition of this one's topics."""
-        owned = self.owned.partitions
-        return self._topics <= self._partitions.keys() and all(
-            TopicPartition(topic, number) in owned
-            for topic in self._topics
-            for number in self._partitions[topic]
-        )
+        usual_s = usual_beat_s(self.owned.partitions, self._topics, self._partitions)
+        interval_s = min(self._interval_s, usual_s)
+        self._next_at = next_beat_at(now, self._changed_at, interval_s)
 
     def _move(self, event: str) -> None:
         self.state = next_state(CONSUMER_MEMBER_TRANSITIONS, self.state, event)
