@@ -260,11 +260,6 @@ class Member:
             )
         asked, began = "", self.world.clock.monotonic()
         outcome, failure = "cancelled", "raised" if attempt < self.max_attempts else "failed"
-        late = [
-            load.odd == "self-cancel-late" and time <= load.times
-            for load, time in zip(loads, times, strict=True)
-        ]
-        cancels_itself = any(late)
         fails_after = self.around.fails_after(messages, loads, times)
         try:
             async with self.offsets.block(messages):
@@ -273,7 +268,7 @@ class Member:
                         message, load, time, call, attempt, is_alone=len(messages) == 1
                     )
             outcome = "ok"
-            if cancels_itself or fails_after:
+            if self.odd.has_cancelled_call or fails_after:
                 # As a task of asyncio's that has cancelled itself, and returns; or by middleware.
                 outcome = failure
         except BaseException as error:
@@ -281,12 +276,13 @@ class Member:
                 outcome, asked = "later", f"{error.scope} {error.delay_s}"
             elif (
                 is_own(error)
-                or (cancels_itself and isinstance(error, asyncio.CancelledError))
+                or (self.odd.has_cancelled_call and isinstance(error, asyncio.CancelledError))
                 or (isinstance(error, asyncio.CancelledError) and self._took_too_long(began))
             ):
                 outcome = failure
             raise
         finally:
+            self.odd.forget_cancellation()
             for message, load in zip(messages, loads, strict=True):
                 if not (outcome == "ok" and _is_nacked(load)):
                     self._note_of("end", message, outcome, call, attempt, text=asked)

@@ -62,6 +62,17 @@ class OddWork:
     def __init__(self, member: Member) -> None:
         self._member = member
         self._world = member.world
+        # Tasks of calls that have cancelled themselves, and have not caught that.
+        self._cancelled: set[asyncio.Task[Any] | None] = set()
+
+    @property
+    def has_cancelled_call(self) -> bool:
+        """Whether the call that runs has cancelled itself, and has not caught that."""
+        return asyncio.current_task() in self._cancelled
+
+    def forget_cancellation(self) -> None:
+        """The call that runs is over. Its task may make others."""
+        self._cancelled.discard(asyncio.current_task())
 
     async def act(self, load: Load) -> None:
         """What the handler of a record does before its work."""
@@ -92,6 +103,7 @@ class OddWork:
 
     async def _self_cancel_late(self, load: Load, task: asyncio.Task[Any]) -> None:
         task.cancel()
+        self._cancelled.add(task)
 
     async def _home_timeout(self, load: Load, task: asyncio.Task[Any]) -> None:
         timer = asyncio.get_running_loop().call_later(A_WHILE_S, task.cancel)
@@ -106,8 +118,9 @@ class OddWork:
         try:
             await self._home_timeout(load, task)
         except TimeoutError:
-            # It goes on without an answer.
-            pass
+            # It goes on without an answer. It may have caught what another record of its batch has
+            # sent.
+            self._cancelled.discard(task)
 
     async def _leaves_child(self, load: Load, task: asyncio.Task[Any]) -> None:
         self._world.keep(asyncio.create_task(asyncio.sleep(load.takes_s), name="a handler's child"))
