@@ -28,6 +28,10 @@ from reactive_kafka.broker.consumer.membership.classic_group.member_rules import
     ClassicGroupMember,
     ClassicMemberSettings,
 )
+from reactive_kafka.broker.consumer.membership.heartbeat_pace import (
+    QUICK_BEAT_S,
+    SETTLING_BEAT_S,
+)
 from reactive_kafka.broker.consumer.membership.left_behind import MembersLeftBehind
 from reactive_kafka.broker.jars import find_java, kafka_jars
 from reactive_kafka.errors import FatalBrokerError, FencedError
@@ -57,7 +61,6 @@ class RealMember:
             assignors_named(assignors),
             rebalance_timeout_ms=20_000,
             session_timeout_ms=6_000,
-            heartbeat_interval_ms=200,
             instance_id=instance_id,
         )
         self.reader = ReadPartitions()
@@ -134,6 +137,24 @@ async def test_an_eager_group_shares_its_partitions(kafka: str, topic: str) -> N
             await until(lambda: have_all([one, two]))
             assert len(one.revoked) == PARTITIONS
         await until(lambda: have_all([one]))
+
+
+@pytest.mark.parametrize("assignors", [DEFAULT_ASSIGNORS, COOPERATIVE])
+async def test_what_a_member_that_leaves_had_soon_has_an_owner(
+    kafka: str, topic: str, assignors: Sequence[str]
+) -> None:
+    def has_settled(member: RealMember) -> bool:
+        due_in_s = member.membership.member.due_at() - asyncio.get_running_loop().time()
+        return due_in_s > SETTLING_BEAT_S
+
+    async with joined(kafka, topic, assignors) as one:
+        async with joined(kafka, topic, assignors) as two:
+            await until(lambda: have_all([one, two]))
+            await until(lambda: has_settled(one))
+        left_at = asyncio.get_running_loop().time()
+        await until(lambda: have_all([one]))
+        # The heartbeat that tells of it, joining, and what the machine needs.
+        assert asyncio.get_running_loop().time() - left_at < QUICK_BEAT_S + 0.5
 
 
 async def test_a_cooperative_group_moves_only_what_has_to_move(kafka: str, topic: str) -> None:

@@ -292,6 +292,20 @@ async def test_what_moves_in_a_cooperative_group_does_not_wait_for_a_heartbeat_i
             await two.until(lambda: len(two.owned) == 2, SETTLING_BEAT_S + 0.5)
 
 
+@pytest.mark.parametrize("assignors", [DEFAULT_ASSIGNORS, COOPERATIVE])
+async def test_what_a_member_that_leaves_had_has_an_owner_within_a_second(
+    assignors: Sequence[str],
+) -> None:
+    group = ClassicGroupModel()
+    async with running(group, assignors) as one:
+        await one.until(lambda: one.owned == ALL)
+        async with running(group, assignors) as two:
+            await two.until(lambda: len(two.owned) == 2)
+            # The group has settled.
+            await asyncio.sleep(60)
+        await one.until(lambda: one.owned == ALL, QUICK_BEAT_S + 0.1)
+
+
 async def test_heartbeats_go_on_during_a_drain_that_is_longer_than_a_session() -> None:
     group = ClassicGroupModel()
     async with running(group) as one:
