@@ -291,6 +291,12 @@ GOOD: dict[str, Case] = {
         commit(3),
         promise=WINDOW,
     ),
+    "a record of which the call gets its own task was taken right before a pause": case(
+        assigned(),
+        at(5.0, paused(), begin(0)),
+        at(6.0, end(0), resumed(), *handled(1, 2), *commit(3)),
+        promise=Promise(in_tasks=True),
+    ),
     "a handler that ran goes on in a pause": case(
         assigned(),
         begin(0),
@@ -590,6 +596,15 @@ BAD: dict[str, tuple[str, Case]] = {
     "a record begins while all is paused": (
         "I18",
         case(assigned(), paused(), handled(0, 1, 2), resumed(), commit(3)),
+    ),
+    "a call in its own task begins long after a pause": (
+        "I18",
+        case(
+            assigned(),
+            at(5.0, paused()),
+            at(5.1, *handled(0, 1, 2), *commit(3)),
+            promise=Promise(in_tasks=True),
+        ),
     ),
     "a record begins while its partition is paused": (
         "I18",
