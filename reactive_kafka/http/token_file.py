@@ -38,8 +38,11 @@ class TokenFile:
         self._path = token.file if isinstance(token, Secret) else None
         self._now = now
         self._looked_at = now()
-        # The file as it was read last. None: it was not there.
-        self._version = None if self._path is None else _version_of(self._path)
+        # The file as it was read last. None: it was not there, or was not read here yet.
+        self._version: _FileVersion | None = None
+        if self._path is not None:
+            # The configuration read it at the start, and the first request may come much later.
+            self._read_again(self._path)
 
     @property
     def token(self) -> str | None:
@@ -59,9 +62,10 @@ class TokenFile:
         except ValueError as error:
             logger.warning("[http] token_file = %r: %s; the last token still counts", path, error)
             return
-        if token != self._token:
-            self._token = Secret(token, path)
-            logger.info("[http] token_file = %r: the token has changed", path)
+        if token == self._token:
+            return
+        self._token = Secret(token, path)
+        logger.info("[http] token_file = %r: the token has changed", path)
         if (exposure := exposure_of(path)) is not None:
             logger.warning("[http] token_file: %s", exposure)
 

@@ -106,3 +106,13 @@ def test_the_guard_of_an_application_reads_the_file_that_its_configuration_names
 def test_a_token_in_the_configuration_has_no_file() -> None:
     assert TokenFile(secret_of("only"), Now()).token == "only"
     assert TokenFile(None, Now()).token is None
+
+
+def test_a_token_that_is_rotated_before_the_first_request_counts(tmp_path: Path) -> None:
+    """Without probes the first request may come long after the start."""
+    file = written(tmp_path / "token", "first")
+    app = App({"incoming": {"orders": {"group_id": "g"}}, "http": {"token_file": str(file)}})
+    assert app.settings.http.token == "first"
+    guard = CurrentGuard(lambda: app.settings.http, is_mounted=False)
+    written(file, "second")
+    assert guard().token == "second"
