@@ -136,7 +136,8 @@ class WorkerProcess:
         """Ask it over HTTP, and return the whole response.
 
         Raises:
-            NoAnswerError: It has ended, serves no HTTP (yet), or takes longer than *within_s*.
+            NoAnswerError: It has ended, also in its answer, serves no HTTP (yet), or takes longer
+                than *within_s*.
         """
         try:
             async with asyncio.timeout(within_s):
@@ -144,6 +145,9 @@ class WorkerProcess:
                     content = b"".join([chunk async for chunk in stream.chunks()])
         except TimeoutError as error:
             raise NoAnswerError(f"it has not answered within {within_s:g} s") from error
+        length = dict(stream.headers).get("content-length")
+        if method != "HEAD" and length is not None and len(content) < int(length):
+            raise NoAnswerError("its answer was cut off")
         return WorkerAnswer(stream.status, stream.headers, content)
 
 
