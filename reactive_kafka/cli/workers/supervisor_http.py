@@ -109,6 +109,8 @@ class SupervisorHttp:
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request."""
         request = await _request(scope, receive)
+        if request is None:
+            return
         if len(request.body) > BODY_BYTES:
             await _send(send, _text(413, f"the body has more than {BODY_BYTES} bytes"))
         elif request.method in ("GET", "HEAD") and request.path in PROBES:
@@ -416,10 +418,13 @@ async def _until_gone(receive: Receive, answering: Coroutine[Any, Any, None]) ->
         answer.result()
 
 
-async def _request(scope: Mapping[str, Any], receive: Receive) -> HttpRequest:
+async def _request(scope: Mapping[str, Any], receive: Receive) -> HttpRequest | None:
+    """Read a request. None: its client has disconnected, so its body may lack arguments."""
     body = b""
     while len(body) <= BODY_BYTES:
         message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
         body += message.get("body", b"")
         if not message.get("more_body", False):
             break

@@ -221,6 +221,19 @@ async def test_a_huge_body_reaches_no_worker() -> None:
     assert (status, worker.asked_for) == (413, [])
 
 
+async def test_an_action_whose_client_leaves_before_its_whole_body_reaches_no_worker() -> None:
+    """Without its body a pause of one partition would be one of the whole channel."""
+    worker = ActingWorker(1, 200, "{}")
+    client = HttpClient()
+    client.received.get_nowait()
+    client.received.put_nowait({"type": "http.request", "body": b'{"top', "more_body": True})
+    client.leave()
+    http = SupervisorHttp([RunningSlot(1, worker)])
+    await http(scope_of("POST", "/api/channels/orders/pause"), client.receive, client.send)
+    assert worker.asked_for == []
+    assert client.sent == []
+
+
 async def told(path: str, *workers: ActingWorker | None) -> tuple[int, Any]:
     """The answer of a supervisor of these workers to a GET."""
     slots = [RunningSlot(number, worker) for number, worker in enumerate(workers, 1)]
