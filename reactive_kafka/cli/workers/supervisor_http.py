@@ -30,6 +30,10 @@ ANSWER_S = 20.0
 """How long a worker may take for anything else but a stream."""
 PAGE_S = 3.0
 """How long a worker may take for a page, or to begin a stream. Then the next one is asked."""
+SCRAPE_TIMEOUT = "x-prometheus-scrape-timeout-seconds"
+"""In this header Prometheus says when it gives up."""
+SCRAPE_SHARE = 0.7
+"""The share of that time which workers have. The rest is for adding up what they have answered."""
 RECORD = "/api/record"
 STREAM = "/api/stream"
 MEMBERS = "/api/members"
@@ -148,7 +152,8 @@ class SupervisorHttp:
         plain = HttpRequest("GET", "/metrics", "/metrics", headers, b"")
         async with self._scraping:
             processes = [(slot, slot.process) for slot in self._slots]
-            asked = [self._ask(slot, process, plain, ANSWER_S) for slot, process in processes]
+            within_s = _scrape_s(request)
+            asked = [self._ask(slot, process, plain, within_s) for slot, process in processes]
             found: dict[int, tuple[int, Families]] = {}
             for (slot, process), answer in zip(
                 processes, await asyncio.gather(*asked), strict=True
@@ -363,6 +368,18 @@ def page_asked_for(request: HttpRequest) -> WorkerPage | None:
     if path.startswith("/channels/"):
         return WorkerPage(worker, path, unquote(path.removeprefix("/channels/")))
     return None
+
+
+def _scrape_s(request: HttpRequest) -> float:
+    """Return how long workers may take to answer a scrape.
+
+    One that hangs is left out before Prometheus gives up, which would lose the metrics of all.
+    """
+    try:
+        timeout_s = float(dict(request.headers).get(SCRAPE_TIMEOUT, ""))
+    except ValueError:
+        return ANSWER_S
+    return min(ANSWER_S, SCRAPE_SHARE * timeout_s) if timeout_s > 0 else ANSWER_S
 
 
 def _worker_probe(slot: WorkerSlot, answer: WorkerAnswer | str) -> WorkerProbe:

@@ -245,6 +245,34 @@ async def told(path: str, *workers: ActingWorker | None) -> tuple[int, Any]:
     return client.sent[0]["status"], json.loads(content) if content[0] == "{" else content
 
 
+class HangingWorker(StreamingWorker):
+    """A worker whose event loop is blocked."""
+
+    pid = 8
+
+    async def answer(self, method: str, target: str, *_: object, within_s: float) -> WorkerAnswer:
+        await asyncio.sleep(within_s)
+        raise NoAnswerError(f"it has not answered within {within_s:g} s")
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize(("timeout", "took_s"), [(b"10", 7), (b"60", 20), (b"", 20), (b"nan", 20)])
+async def test_a_scrape_has_the_counts_of_all_others_before_prometheus_gives_up(
+    timeout: bytes, took_s: float
+) -> None:
+    counting = ActingWorker(1, 200, "# TYPE records counter\nrecords_total 3\n")
+    http = SupervisorHttp([RunningSlot(1, counting), RunningSlot(2, HangingWorker(2))])
+    client = HttpClient()
+    scope = scope_of("GET", "/metrics")
+    scope["headers"] = [(b"x-prometheus-scrape-timeout-seconds", timeout)]
+    began = asyncio.get_running_loop().time()
+    await http(scope, client.receive, client.send)
+    assert asyncio.get_running_loop().time() - began == pytest.approx(took_s)
+    text = client.sent[1]["body"].decode()
+    assert "records_total 3.0\n" in text
+    assert 'reactive_kafka_worker_up{worker="2"} 0\n' in text
+
+
 def members(*pids: int, address: str | None = None) -> str:
     listed = [{"pid": pid, "host": "a", "address": address, "is_reached": True} for pid in pids]
     return json.dumps({"members": listed})
