@@ -68,6 +68,9 @@ class Reloader:
         """Run the application until it has ended and something has changed."""
         process = await start_process(self._arguments)
         self._process = process
+        if self._stopping.is_set():
+            # The signal came before there was a process to pass it on to.
+            process.send(signal.SIGTERM)
         ended = asyncio.create_task(process.end())
         await _first_of(asyncio.wait([ended]), self._changed.wait(), self._stopping.wait())
         if not ended.done() and not self._stopping.is_set():
