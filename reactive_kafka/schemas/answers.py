@@ -154,7 +154,8 @@ def _shown(text: object) -> str:
 
 def _wait_s(headers: Mapping[str, str]) -> float:
     """Return the seconds of Retry-After, at most 60. A date in its place is ignored."""
-    text = headers.get("Retry-After") or ""
-    if not text.isdigit() or len(text) >= 10:
+    # Many proxies write the names of headers in lower case.
+    text = {name.lower(): value for name, value in headers.items()}.get("retry-after", "")
+    if not (text.isascii() and text.isdigit()) or len(text) >= 10:
         return 0.0
     return min(float(text), 60.0)

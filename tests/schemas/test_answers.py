@@ -98,14 +98,16 @@ def test_an_answer_is_its_json() -> None:
         (500, "7", 0.0),
         (429, "soon", 0.0),
         (429, "9" * 400, 0.0),
+        (429, "\xb2", 0.0),
     ],
 )
 def test_a_registry_that_asks_for_time_gets_a_minute_at_most(
     status: int, given: str, wait_s: float
 ) -> None:
-    with pytest.raises(RegistryAway) as raised:
-        answer_of(status, b"", {"Retry-After": given})
-    assert raised.value.wait_s == wait_s
+    for name in ("Retry-After", "retry-after"):
+        with pytest.raises(RegistryAway) as raised:
+            answer_of(status, b"", {name: given})
+        assert raised.value.wait_s == wait_s
 
 
 def test_each_reason_has_the_status_and_the_registrys_own_words() -> None:
