@@ -206,7 +206,7 @@ class _Guarded:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._app
         if scope["type"] == "http":
-            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            path = _own_path(scope)
             headers = {
                 name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
             }
@@ -230,6 +230,19 @@ def _is_page(path: str) -> bool:
 
 def _is_browser(headers: Mapping[str, str]) -> bool:
     return "text/html" in headers.get("accept", "")
+
+
+def _own_path(scope: Scope) -> str:
+    """Return the path of a request within the application, as its router sees it.
+
+    The root path is removed only where whole parts of the path are. A proxy may have removed it
+    already: then the path does not begin with it.
+    """
+    path = str(scope["path"])
+    root = str(scope.get("root_path", ""))
+    if path == root or path.startswith(f"{root}/"):
+        return path[len(root) :]
+    return path
 
 
 def _root(scope: Scope) -> str:

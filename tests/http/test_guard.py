@@ -217,6 +217,26 @@ async def test_mounted_elsewhere_its_paths_are_still_its_own() -> None:
         assert (await client.get("/kafka/", headers=BEARER)).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("token", "path", "status", "said"),
+    [
+        (TOKEN, "/metrics", 200, "# HELP"),
+        (TOKEN, "/health/live", 200, "{"),
+        (None, "/api/dlq/letters", 404, "actions and dead letters need a token"),
+    ],
+)
+async def test_a_root_that_a_proxy_has_removed_is_no_part_of_its_paths(
+    token: str | None, path: str, status: int, said: str
+) -> None:
+    """``FastAPI(root_path="/m")`` names one to what is mounted into it at ``/``."""
+    guarded = make_asgi(FactsApp(), lambda: guard_of(http_settings(token=token), is_mounted=True))
+    transport = httpx.ASGITransport(app=guarded, root_path=path[:2])
+    async with httpx.AsyncClient(transport=transport, base_url="http://any") as client:
+        answer = await client.get(path)
+    assert answer.status_code == status
+    assert answer.text.startswith(said)
+
+
 def app_with(http: dict[str, Any]) -> App:
     app = App({"incoming": {"orders": {"group_id": "g"}}, "http": {"port": 0, **http}})
     app._connector = MemoryBroker().connector()
