@@ -256,6 +256,18 @@ def test_user_data_that_is_no_assignment_is_no_claim(user_data: bytes) -> None:
     assert -(2**31) <= generation < 2**31
 
 
+@pytest.mark.parametrize("generation", [-2, -(2**31)])
+def test_a_generation_that_no_group_has_keeps_nobody_from_being_assigned(generation: int) -> None:
+    """Members of any client may say so, and the leader would fail for all of them."""
+    owned = frozenset({TopicPartition("t", 0)})
+    by_data = MemberSubscription(
+        frozenset({"t"}), user_data=StickyAssignor().user_data(owned, generation)
+    )
+    by_field = MemberSubscription(frozenset({"t"}), owned=owned, generation=generation)
+    for assignor, member in ((STICKY, by_data), (COOPERATIVE, by_field)):
+        assert assignor.assign({"a": member}, {"t": [0]}, {}) == {"a": set(owned)}
+
+
 @EACH
 def test_ten_thousand_partitions_of_a_hundred_members_take_less_than_a_second(
     assignor: Assignor,

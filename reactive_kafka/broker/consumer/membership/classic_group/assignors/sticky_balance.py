@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reactive_kafka.broker.consumer.membership.classic_group.assignors.assignor import (
-    NO_GENERATION,
     MemberSubscription,
     Shares,
     ordered,
@@ -36,8 +35,8 @@ def valid_owners(
     generations: dict[TopicPartition, int] = {}
     for member_id, (partitions, generation) in claims.items():
         for partition in partitions:
-            known = generations.get(partition, NO_GENERATION - 1)
-            if generation > known:
+            known = generations.get(partition)
+            if known is None or generation > known:
                 owners[partition] = member_id
                 generations[partition] = generation
             elif generation == known and owners[partition] != member_id:
