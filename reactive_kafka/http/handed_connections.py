@@ -35,7 +35,14 @@ class HandedConnections:
             if self._loop is None:
                 connection.close()
             else:
-                self._loop.call_soon_threadsafe(self._arrived.put_nowait, connection)
+                self._loop.call_soon_threadsafe(self._arrives, connection)
+
+    def _arrives(self, connection: socket.socket) -> None:
+        if self._loop is None:
+            # It was handed over just before the server ended.
+            connection.close()
+        else:
+            self._arrived.put_nowait(connection)
 
     async def next(self) -> socket.socket:
         """Wait for a connection."""

@@ -56,3 +56,15 @@ async def test_a_connection_is_closed_where_no_server_takes_it() -> None:
     with ours:
         handed.hand(its)
         assert ours.recv(1) == b""
+
+
+async def test_a_connection_that_is_handed_over_as_the_server_ends_is_closed() -> None:
+    handed = HandedConnections()
+    handed.open()
+    ours, its = socket.socketpair()
+    with ours:
+        handed.hand(its)
+        handed.close()
+        await asyncio.sleep(0)
+        ours.settimeout(5)
+        assert ours.recv(1) == b""
