@@ -15,6 +15,8 @@ from reactive_kafka.records import TopicPartition
 
 ITEMS_LISTED = 20
 """How many items of a collection are listed. ``NAME_count`` has the number of all items."""
+MOST_BITS = 14_000
+"""How large an integer may be. Python writes none of more than 4,300 digits as text."""
 DEEPEST = 8
 """How many levels of lists and objects are kept. Deeper ones become text."""
 
@@ -26,7 +28,7 @@ def json_value(
 
     NaN and the infinities become null, a dataclass an object, a partition text such as
     ``orders-0``, and any other object its ``str()``. An object that raises when it is read becomes
-    the name of its class.
+    the name of its class, and so does an integer of thousands of digits.
 
     Args:
         value: Any value, also an object of the application.
@@ -39,7 +41,7 @@ def json_value(
         case Enum():
             return json_value(value.value, text, around)
         case int():
-            return int(value)
+            return int(value) if value.bit_length() <= MOST_BITS else text(_shown(value))
         case float():
             return float(value) if math.isfinite(value) else None
         case str():

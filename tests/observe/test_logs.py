@@ -587,6 +587,15 @@ def strings_in(value: Any) -> Iterator[str]:
                 yield from strings_in(one)
 
 
+def test_a_number_of_too_many_digits_costs_no_json_line(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    configure_logging("json", stream=stream)
+    logging.getLogger("user").warning("counted", extra={"order": 10**5000, "of": [1, -(10**5000)]})
+    found = json.loads(stream.getvalue())
+    assert found["message"] == "counted"
+    assert (found["order"], found["of"]) == ("int", [1, "int"])
+
+
 def refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is no JSON")
 
