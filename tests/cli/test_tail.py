@@ -118,6 +118,19 @@ def test_a_value_that_cannot_be_decoded_is_named_and_the_others_are_printed() ->
     assert json.loads(decoded.out)["value"] == {"a": 1}
 
 
+def not_utf_8(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
+
+
+def test_text_that_has_no_utf_8_is_escaped_and_ends_nothing() -> None:
+    broker = make_broker(1, "orders")
+    for value in (b"\xff", b"b"):
+        broker.produce("orders", value)
+    ended = cli_on(broker, "tail", "orders", "--json", "--format", f"{__name__}:not_utf_8")
+    assert ended.code == 0, ended.err
+    assert [json.loads(line)["value"] for line in ended.out.splitlines()] == ["\udcff", "b"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -296,7 +296,9 @@ class RecordPrinter:
         value = self._read(record)
         if self._shown.as_json:
             found = json_of(*partition, record, as_json_data(value))
-            return json.dumps(found, ensure_ascii=self._is_terminal).encode()
+            text = json.dumps(found, ensure_ascii=self._is_terminal)
+            # A lone surrogate becomes an escape of JSON.
+            return text.encode("utf-8", "backslashreplace")
         parts = []
         if self._shown.keys:
             parts.append(as_line(record.key))
