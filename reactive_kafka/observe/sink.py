@@ -9,6 +9,7 @@ import select
 import threading
 import time
 from contextlib import suppress
+from math import inf
 from typing import TextIO
 
 MOST_HELD = 1 << 20
@@ -64,7 +65,7 @@ class Sink(logging.StreamHandler[TextIO]):
                     break
                 self.acquire()
                 try:
-                    self._write_held(descriptor, POLL_INTERVAL_S)
+                    self._write_held(descriptor, POLL_INTERVAL_S, deadline)
                 finally:
                     self.release()
         super().flush()
@@ -103,11 +104,16 @@ class Sink(logging.StreamHandler[TextIO]):
             self.stream.encoding or "utf-8", "backslashreplace"
         )
 
-    def _write_held(self, descriptor: int, wait_s: float = 0.0) -> None:
-        """Write held lines while the reader takes them. Without a reader they are dropped."""
+    def _write_held(self, descriptor: int, wait_s: float = 0.0, deadline: float = inf) -> None:
+        """Write held lines while the reader takes them. Without a reader they are dropped.
+
+        Args:
+            wait_s: How long the reader may take for each piece.
+            deadline: When to stop, by the monotonic clock: a slow reader takes piece after piece.
+        """
         poll = select.poll()
         poll.register(descriptor, select.POLLOUT)
-        while self._held and poll.poll(wait_s * 1000):
+        while self._held and time.monotonic() < deadline and poll.poll(wait_s * 1000):
             try:
                 written = os.write(descriptor, self._held[:WRITE_SIZE])
             except BlockingIOError:

@@ -148,3 +148,25 @@ def test_lines_that_can_be_written_to_nobody_any_more_are_given_up() -> None:
         os.close(reads)
         logger.warning("gone")
         assert not sink._held
+
+
+def test_the_end_does_not_wait_for_all_that_a_slow_reader_takes(pipe: tuple[int, TextIO]) -> None:
+    reads, stream = pipe
+    sink = Sink(stream)
+    logger = logger_to(sink)
+    for _ in range(MOST_HELD // 1000):
+        logger.warning("x" * 999)
+    is_over = threading.Event()
+
+    def read_slowly() -> None:
+        while not is_over.wait(0.02):
+            os.read(reads, 4096)
+
+    reader = threading.Thread(target=read_slowly)
+    reader.start()
+    began = time.monotonic()
+    sink.flush()
+    took_s = time.monotonic() - began
+    is_over.set()
+    reader.join()
+    assert took_s < 3
