@@ -224,27 +224,38 @@ class OperatorActions:
         result: str | None = None,
     ) -> ActionAnswer:
         """Make a change, and wait for it for a while. It ends also if the client does not wait."""
+        name = f"{action} of {channel.name} by an operator"
         # What it has raised, or None. Nothing: it was cut off, or has not ended.
         outcomes: list[BaseException | None] = []
+        is_answered = False
 
         async def run() -> None:
             try:
                 await change()
             except Exception as error:
+                if is_answered:
+                    raise
                 outcomes.append(error)
             else:
                 outcomes.append(None)
+
+        def fails(error: BaseException) -> None:
+            if is_answered:
+                LOGGER.warning("%s has failed after its answer: %s", name, describe(error))
+            else:
+                log_failure(error)
 
         tasks = None
         if (running := self._running()) is not None:
             tasks = running.tasks
         handle = None
         if tasks is not None:
-            handle = tasks.start(run, f"{action} of {channel.name} by an operator", log_failure)
+            handle = tasks.start(run, name, fails)
         if handle is None:
             raise ActionError(503, "the application stops: nothing can be changed now")
         await asyncio.wait([handle.task], timeout=WAITED_S)
         if not handle.task.done():
+            is_answered = True
             said = f"it is under way, and has not ended after {WAITED_S:g} s"
             return _answer(channel, action, said, status=202)
         if not outcomes:

@@ -206,6 +206,26 @@ async def test_a_seek_that_the_stop_of_the_application_cuts_off_does_not_pass_fo
     assert (action.outcome, action.result) == ("failed", answer.json()["error"])
 
 
+async def test_a_seek_that_fails_after_its_answer_is_in_the_log(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with service.running() as test:
+        test.broker.answer_timeout_s = 30
+        test.broker.hold("end_offsets")
+        body = {"topic": "orders", "partition": 0, "offset": "beginning"}
+        answer = await service.post("/api/channels/orders/seek", body)
+        assert (answer.status_code, answer.json()["result"]) == (
+            202,
+            "it is under way, and has not ended after 10 s",
+        )
+        await asyncio.sleep(30)
+    lines = [line.getMessage() for line in caplog.records if line.levelno == logging.WARNING]
+    assert lines == [
+        "seek of orders by an operator has failed after its answer: TransientBrokerError: the "
+        "in-memory broker did not answer end_offsets within 30 s"
+    ]
+
+
 async def test_a_seek_of_a_partition_of_another_member_says_so(service: Service) -> None:
     async with service.running():
         body = {"topic": "orders", "partition": 7, "offset": 0}
