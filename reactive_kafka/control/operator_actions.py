@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from reactive_kafka.channel.channel import Channel
@@ -42,11 +43,14 @@ from reactive_kafka.observe.events import ActionTaken
 from reactive_kafka.observe.facts import AppFacts
 from reactive_kafka.observe.log_setup import LOGGER
 from reactive_kafka.observe.safe_text import one_line
+from reactive_kafka.observe.wording import first_of
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import log_failure
 
 WAITED_S = 10.0
 """How long an answer waits for a stop, a start, a restart or a seek. They continue after it."""
+MOST_NAMED = 10
+"""How many partitions an answer names."""
 MOST_ARGUMENTS = 500
 """How many characters of the arguments are in the audit line."""
 
@@ -210,8 +214,7 @@ class OperatorActions:
             raise _not_ours(channel, f"no partition of {asked.topic}")
 
         async def seek() -> None:
-            for place in ours:
-                await channel.seek(place, asked.where)  # type: ignore[arg-type]
+            await _seek_each(channel, ours, asked.where)
 
         places = ", ".join(map(str, ours))
         return await self._in_time(channel, action, seek, f"{places}: to {asked.where}")
@@ -264,6 +267,47 @@ class OperatorActions:
         if error is not None:
             raise error
         return _answer(channel, action, result)
+
+
+async def _seek_each(
+    channel: Channel, places: Sequence[TopicPartition], where: int | str | datetime
+) -> None:
+    """Seek in each of these partitions.
+
+    Raises:
+        NotOwnerError: None of them is ours any more.
+        ActionError: It has worked in some of them only. The text names these.
+    """
+    moved: list[TopicPartition] = []
+    taken: list[NotOwnerError] = []
+    for place in places:
+        try:
+            await channel.seek(place, where)  # type: ignore[arg-type]
+        except NotOwnerError as error:
+            # A rebalance has come between. The others may still be ours.
+            taken.append(error)
+        except BrokerError as error:
+            # The next one would wait for the broker as long.
+            if not moved:
+                raise
+            raise ActionError(503, _moved_only(moved, places, error)) from error
+        else:
+            moved.append(place)
+    if taken and not moved:
+        raise taken[0]
+    if taken:
+        raise ActionError(409, _moved_only(moved, places, *taken))
+
+
+def _moved_only(
+    moved: Sequence[TopicPartition],
+    wanted: Sequence[TopicPartition],
+    *errors: ReactiveKafkaError,
+) -> str:
+    """Return the sentence of a seek that has worked in some partitions only."""
+    only = f"only {len(moved)} of {len(wanted)} partitions have moved"
+    why = "; ".join(map(str, errors))
+    return one_line(f"{only}, {first_of(moved, MOST_NAMED)}: {why}")
 
 
 async def _pause(channel: Channel, action: str, arguments: Mapping[str, Any]) -> ActionAnswer:

@@ -226,6 +226,53 @@ async def test_a_seek_that_fails_after_its_answer_is_in_the_log(
     ]
 
 
+async def test_a_seek_of_all_partitions_that_fails_says_which_have_moved(service: Service) -> None:
+    async with service.running() as test:
+        test.broker.answer_timeout_s = 3
+        first = test.broker.hold("end_offsets")
+        test.broker.hold("end_offsets")
+        body = {"topic": "orders", "all": True, "offset": "beginning"}
+        seeking = asyncio.create_task(service.post("/api/channels/orders/seek", body))
+        await first.arrived()
+        first.release()
+        answer = await seeking
+    assert answer.status_code == 503
+    assert answer.json()["error"] == (
+        "only 1 of 4 partitions have moved, orders-0: "
+        "the in-memory broker did not answer end_offsets within 3 s"
+    )
+
+
+async def test_a_seek_of_all_partitions_in_a_rebalance_says_which_have_moved(
+    service: Service,
+) -> None:
+    """That it is not assigned would say that nothing has changed."""
+    other = App({"incoming": {"orders": {"group_id": "g"}}})
+
+    @other.incoming("orders")
+    async def handle(value: bytes) -> None: ...
+
+    async with service.running() as test:
+        for partition in range(4):
+            await test.send("orders", "a", partition=partition)
+        await test.settled()
+        first = test.broker.hold("end_offsets")
+        second = test.broker.hold("end_offsets")
+        body = {"topic": "orders", "all": True, "offset": "beginning"}
+        seeking = asyncio.create_task(service.post("/api/channels/orders/seek", body))
+        await first.arrived()
+        first.release()
+        await second.arrived()
+        async with TestApp(other, broker=test.broker):
+            second.release()
+            answer = await seeking
+        assert service.handled == ["a"] * 5
+    assert (answer.status_code, answer.json().get("code")) == (409, None)
+    assert answer.json()["error"].startswith(
+        "only 1 of 4 partitions have moved, orders-0: channel 'orders': orders-1 is not ours; "
+    )
+
+
 async def test_a_seek_of_a_partition_of_another_member_says_so(service: Service) -> None:
     async with service.running():
         body = {"topic": "orders", "partition": 7, "offset": 0}
