@@ -20,6 +20,7 @@ from reactive_kafka.config.json_schema import value_schemas as schemas
 from reactive_kafka.config.kinds import (
     BOOLEAN,
     COUNT,
+    SENT_TEXT,
     TEXT,
     Kind,
     choice,
@@ -185,7 +186,7 @@ _ACKS_KIND = Kind(
 )
 
 PROPERTIES: tuple[Property, ...] = (
-    Property("client.id", TEXT),
+    Property("client.id", SENT_TEXT),
     Property("request.timeout.ms", _SOME_MS),
     Property("retry.backoff.ms", _MS),
     Property("metadata.max.age.ms", _SOME_MS),
@@ -202,10 +203,10 @@ PROPERTIES: tuple[Property, ...] = (
         gives=("sasl_plain_username", "sasl_plain_password"),
         expand=dict,
     ),
-    Property("sasl.username", TEXT, keyword="sasl_plain_username"),
-    Property("sasl.password", TEXT, keyword="sasl_plain_password"),
-    Property("sasl.kerberos.service.name", TEXT),
-    Property("sasl_kerberos_domain_name", TEXT),
+    Property("sasl.username", SENT_TEXT, keyword="sasl_plain_username"),
+    Property("sasl.password", SENT_TEXT, keyword="sasl_plain_password"),
+    Property("sasl.kerberos.service.name", SENT_TEXT),
+    Property("sasl_kerberos_domain_name", SENT_TEXT),
     Property(
         "sasl_oauth_token_provider", _object_with("token", "an object with an async method token()")
     ),
@@ -230,7 +231,7 @@ PROPERTIES: tuple[Property, ...] = (
     # For consumers.
     Property("group.protocol", choice("classic", "consumer", "auto"), CONSUMER),
     Property("group.remote.assignor", choice("uniform", "range"), CONSUMER, keyword="assignor"),
-    Property("group.instance.id", TEXT, CONSUMER),
+    Property("group.instance.id", SENT_TEXT, CONSUMER),
     Property("session.timeout.ms", _SOME_MS, CONSUMER),
     Property("heartbeat.interval.ms", _SOME_MS, CONSUMER),
     Property("max.poll.interval.ms", _SOME_MS, CONSUMER),
@@ -243,7 +244,7 @@ PROPERTIES: tuple[Property, ...] = (
     Property("isolation.level", choice("read_uncommitted", "read_committed"), CONSUMER),
     Property("check.crcs", BOOLEAN, CONSUMER),
     Property("exclude.internal.topics", BOOLEAN, CONSUMER),
-    Property("client.rack", TEXT, CONSUMER),
+    Property("client.rack", SENT_TEXT, CONSUMER),
     Property("enable.metrics.push", BOOLEAN, CONSUMER),
     Property(
         "partition.assignment.strategy",

@@ -22,6 +22,7 @@ from reactive_kafka.config.kinds import (
     comma_list,
     names_an_object,
     only,
+    read_sent_text,
 )
 from reactive_kafka.config.secrets import shown
 from reactive_kafka.config.store_urls import check_url
@@ -295,7 +296,7 @@ def _read_store(raw: Any) -> str:
 
 
 def _read_group(raw: Any) -> str | Literal[False] | None:
-    return False if raw is False else TEXT.parse(raw)
+    return False if raw is False else read_sent_text(raw)
 
 
 GROUP: Kind[str | Literal[False]] = Kind(

@@ -245,6 +245,18 @@ def is_text(raw: Any) -> bool:
     return isinstance(raw, str) and bool(raw.strip())
 
 
+def read_sent_text(raw: Any) -> Any:
+    """Read a text that is sent in UTF-8, as Kafka and other servers take it."""
+    if not is_text(raw):
+        return None
+    try:
+        raw.encode()
+    except UnicodeEncodeError as error:
+        # A variable in another encoding has lone surrogates in place of its bytes.
+        raise Hint(f"UTF-8 does not have its character {error.start + 1}") from None
+    return raw
+
+
 def _read_topic_config(raw: Any) -> str | None:
     """Return a topic's config as Kafka writes it: all of its values are text."""
     if isinstance(raw, bool):
@@ -379,6 +391,10 @@ SIZE = Kind(
 TEXT: Kind[str] = Kind(
     "a string that is not empty", only(is_text), native=(str,), free=True, json=schemas.ANY_TEXT
 )
+SENT_TEXT: Kind[str] = Kind(
+    TEXT.expects, read_sent_text, native=(str,), free=True, json=schemas.ANY_TEXT
+)
+"""A text that other programs get. That of a path may be any."""
 TOPIC: Kind[str] = Kind(
     f"the name of a topic: {TOPIC_RULE}", only(is_topic), native=(str,), json=schemas.TOPIC
 )

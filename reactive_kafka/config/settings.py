@@ -36,6 +36,7 @@ from reactive_kafka.config.kinds import (
     OBJECT,
     PEERS,
     REMOTE,
+    SENT_TEXT,
     SERVERS,
     SIZE,
     SOME_TIME,
@@ -544,7 +545,7 @@ class OutgoingSettings:
         "Copy these headers of the incoming record to its outgoing records.",
     )
     transactional_id: str | None = setting(
-        TEXT,
+        SENT_TEXT,
         None,
         "What a handler sends is committed together with the position after its record. "
         "The ids of the producers begin with this text.",

@@ -12,6 +12,7 @@ from reactive_kafka.config.kinds import (
     BOOLEAN,
     COUNT,
     REGISTRIES,
+    SENT_TEXT,
     SIZE,
     SOME_TIME,
     TEXT,
@@ -289,8 +290,8 @@ class SchemaRegistrySettings:
         None,
         "The URL of the registry. Several are tried in turn. `memory://` is for tests.",
     )
-    username: str | None = setting(TEXT, None, "The user for basic authentication.")
-    password: str | None = setting(TEXT, None, "The user's password (better `password_file`).")
+    username: str | None = setting(SENT_TEXT, None, "The user for basic authentication.")
+    password: str | None = setting(SENT_TEXT, None, "The user's password (better `password_file`).")
     token: str | None = setting(TOKEN, None, "A bearer token (better `token_file`).")
     ssl_cafile: str | None = setting(
         TEXT, None, "The certificates to trust. Default: those of the system."

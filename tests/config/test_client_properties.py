@@ -8,7 +8,7 @@ import aiokafka
 import pytest
 
 from reactive_kafka.config.client_properties import PROPERTIES, REFUSED, SIDES
-from tests.config.loading import incoming, loaded, only_problem, outgoing
+from tests.config.loading import incoming, loaded, only_problem, outgoing, problems
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----"
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p\\"w=;";'
@@ -348,3 +348,25 @@ def test_a_spelling_belongs_to_one_property_only() -> None:
         for spelling in {name.replace(".", "_") for name in (prop.name, prop.kafka, *prop.also)}
     ]
     assert len(spellings) == len(set(spellings))
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("group_id", "group_id = 'caf\\udce9'"),
+        ("client_id", "client_id = 'caf\\udce9'"),
+        ("client_rack", "client_rack = 'caf\\udce9'"),
+        ("group_instance_id", "group_instance_id = 'caf\\udce9'"),
+        ("sasl_password", "sasl_password = ***"),
+    ],
+)
+def test_a_variable_in_another_encoding_is_refused_at_the_start(key: str, shown: str) -> None:
+    """No broker could be sent it, and each attempt would look like a broker that is away."""
+    name = f"REACTIVE_KAFKA__INCOMING__ORDERS__{key.upper()}"
+    lines = problems(incoming(), {name: b"caf\xe9".decode("utf-8", "surrogateescape")})
+    [line] = [line for line in lines if "UTF-8" in line]
+    assert line.startswith(
+        f"environment variable {name}: [incoming.orders] {shown}: expected a string that is not "
+        "empty"
+    )
+    assert line.endswith("; UTF-8 does not have its character 4")
