@@ -85,28 +85,35 @@ class SentRound:
 
 
 class ChannelRelay:
-    """Relays the rows of one incoming and one outgoing channel, in the order of their numbers."""
+    """Relays the rows of one incoming and one outgoing channel, in the order of their numbers.
+
+    Args:
+        names: The outgoing channels that the handlers of the incoming channel send to.
+    """
 
     def __init__(
         self,
         rows: CheckpointRows,
         store: OutboxStore,
         channel: OutgoingChannel,
+        names: frozenset[str],
         totals: OutboxTotals,
     ) -> None:
         self.name = channel.name
         self.backlog = OutboxBacklog(channel.settings.outbox_max_rows)
-        # Outgoing channel -> its rows, as counted last.
-        self.counted: Mapping[str, int] = {}
+        # Outgoing channel that no handler sends to -> its rows, as counted last.
+        self.unknown: Mapping[str, int] = {}
         # Why the store cannot be used until its operator has acted.
         self.problem: str | None = None
         self._rows = rows
         self._store = store
         self._channel = channel
+        self._names = names
         self._totals = totals
         self._most = min(MOST_EVENTS, channel.settings.max_in_flight)
         self._woken = Flag()
         self._read_at = 0.0
+        self._counted_at = 0.0
 
     def wake(self) -> None:
         """There may be rows to relay."""
@@ -164,7 +171,7 @@ class ChannelRelay:
         """Relay the rows of these partitions until none is left, or until others are ours."""
         await self._delete_confirmed()
         while sources == self.owned():
-            if self.backlog.must_count(sources):
+            if self.backlog.must_count(sources) or self._is_unknown_old():
                 await self._count(sources)
             events = await self._read(sources)
             to_send = self.backlog.to_send(events, self._rows.clock.monotonic())[: self._most]
@@ -178,14 +185,24 @@ class ChannelRelay:
         # The next round has the partitions that are ours then.
         self.wake()
 
+    def _is_unknown_old(self) -> bool:
+        """Whether rows of channels that no handler sends to have to be counted again.
+
+        Nothing else shows that an operator has deleted them.
+        """
+        now = self._rows.clock.monotonic()
+        return bool(self.unknown) and now - self._counted_at >= READ_S
+
     async def _count(self, sources: frozenset[TopicPartition]) -> None:
         additions = self.backlog.additions
         if not sources:
             self.backlog.counted(sources, 0, additions)
             return
         call = self._store.count_events(self._rows.group, sources)
-        self.counted = await self._rows.ask(call, is_write=False)
-        self.backlog.counted(sources, self.counted.get(self.name, 0), additions)
+        counted = await self._rows.ask(call, is_write=False)
+        self._counted_at = self._rows.clock.monotonic()
+        self.unknown = {name: rows for name, rows in counted.items() if name not in self._names}
+        self.backlog.counted(sources, counted.get(self.name, 0), additions)
 
     async def _read(self, sources: frozenset[TopicPartition]) -> Sequence[StoredEvent]:
         backlog = self.backlog
@@ -271,7 +288,9 @@ class OutboxRelay:
     ) -> None:
         self._clock = rows.clock
         self._totals = totals
-        self._relays = [ChannelRelay(rows, store, channel, totals) for channel in channels]
+        targets = list(channels)
+        names = frozenset(channel.name for channel in targets)
+        self._relays = [ChannelRelay(rows, store, channel, names, totals) for channel in targets]
         self._incoming = rows.channel
         self._spawn = spawn
         # The tasks of the relays.
@@ -344,7 +363,6 @@ class OutboxRelay:
         return list(self._reasons())
 
     def _reasons(self) -> Iterator[str]:
-        known = {relay.name for relay in self._relays}
         unknown = dict[str, int]()
         for relay in self._relays:
             backlog = relay.backlog
@@ -361,7 +379,7 @@ class OutboxRelay:
                     f"(outbox_max_rows = {backlog.most_rows}); no record is handled until it has "
                     "room"
                 )
-            unknown |= {name: rows for name, rows in relay.counted.items() if name not in known}
+            unknown |= relay.unknown
         for name, rows in unknown.items():
             yield (
                 f"the outbox has {rows} rows for channel {name!r}, which no handler of "

@@ -15,6 +15,7 @@ from sqlalchemy import text
 
 from reactive_kafka import App, Batch, Message, Record
 from reactive_kafka.errors import RejectedRecordError
+from reactive_kafka.records import RecordBytes
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.checkpoints import CHECKPOINT, MemoryStore, Rows, row, store_of
 from tests.app.helpers import (
@@ -29,6 +30,7 @@ from tests.app.helpers import (
 )
 from tests.app.test_incremental import cooperative
 from tests.observe.samples import outbox
+from tests.verdicts.events import OutboxEvent
 
 EVENT_ID = "reactive-kafka-event-id"
 
@@ -648,3 +650,21 @@ async def test_nothing_to_send_in_a_block_is_no_row(nothing: Any, tmp_path: Path
         await test.settled(timeout=60)
         assert values(test) == []
         assert len(test.records("audit")) == isinstance(nothing, Record)
+
+
+@in_virtual_time
+async def test_rows_of_a_channel_without_a_handler_are_named_until_they_are_deleted() -> None:
+    rows = Rows()
+    record = RecordBytes(b"x")
+    rows.add_events("billing", [(tp(), OutboxEvent("1", "bills", "bills", None, record))])
+    app = outbox_app(rows)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> bytes:
+        return message.payload
+
+    async with running(app):
+        await until(lambda: "the outbox has 1 rows for channel 'bills'" in str(app.health()))
+        rows.events.clear()
+        await until(lambda: app.health().ready.is_up, 30)
