@@ -17,10 +17,12 @@ class RefusedEvent(NamedTuple):
     """An event that the broker refuses.
 
     Attributes:
+        source: The incoming partition whose owner relays it.
         again_at: When it is sent again (monotonic).
         size: The bytes of its value.
     """
 
+    source: TopicPartition
     reason: str
     again_at: float
     size: int
@@ -86,7 +88,7 @@ class OutboxBacklog:
         return self._counted_for != sources
 
     def counted(self, sources: frozenset[TopicPartition], rows: int, additions: int) -> None:
-        """Note how many rows the store has.
+        """Note how many rows the store has. Refused events of other partitions are forgotten.
 
         Args:
             additions: What :attr:`additions` was when the store was asked.
@@ -95,6 +97,11 @@ class OutboxBacklog:
         # the number is too high then, until the table is empty.
         self.rows = rows + self.additions - additions
         self._counted_for = sources
+        self._refused = {
+            number: refused
+            for number, refused in self._refused.items()
+            if refused.source in sources
+        }
         self._look_at_rows()
 
     def count_again(self) -> None:
@@ -160,7 +167,9 @@ class OutboxBacklog:
             self._refused.pop(event.number, None)
         for event, reason in refused:
             again_at = now + REFUSED_AGAIN_S
-            self._refused[event.number] = RefusedEvent(reason, again_at, size_of(event))
+            self._refused[event.number] = RefusedEvent(
+                event.source, reason, again_at, size_of(event)
+            )
 
 
 def created_at(event: StoredEvent) -> float | None:

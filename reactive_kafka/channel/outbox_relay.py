@@ -196,7 +196,10 @@ class ChannelRelay:
     async def _count(self, sources: frozenset[TopicPartition]) -> None:
         additions = self.backlog.additions
         if not sources:
+            # What is wrong with the rows is reported by the owners of their partitions.
             self.backlog.counted(sources, 0, additions)
+            self.unknown = {}
+            self.problem = None
             return
         call = self._store.count_events(self._rows.group, sources)
         counted = await self._rows.ask(call, is_write=False)

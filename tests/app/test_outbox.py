@@ -668,3 +668,39 @@ async def test_rows_of_a_channel_without_a_handler_are_named_until_they_are_dele
         await until(lambda: "the outbox has 1 rows for channel 'bills'" in str(app.health()))
         rows.events.clear()
         await until(lambda: app.health().ready.is_up, 30)
+
+
+@in_virtual_time
+async def test_a_member_that_has_lost_its_partitions_is_ready_though_the_broker_refuses_their_events() -> (
+    None
+):
+    rows = Rows()
+    broker = cooperative(1)
+
+    def make(who: str) -> App:
+        app = outbox_app(rows, who=who)
+
+        @app.incoming("orders")
+        @app.outgoing("events")
+        async def handler(message: Message[bytes]) -> bytes:
+            return message.payload
+
+        return app
+
+    async with (
+        running(make("a"), broker=broker) as first,
+        running(make("b"), broker=broker) as second,
+    ):
+        refusal = RejectedRecordError("the broker's limit")
+        broker.fail_next("send", refusal, times=1000, of="events")
+        await send(first, b"x")
+        await until(lambda: facts(first).partitions or facts(second).partitions, 60)
+        owner, other = (first, second) if facts(first).partitions else (second, first)
+        await until(lambda: "refuses 1 events" in str(owner.app.health()))
+        members = broker.members("billing")
+        (member,) = [one for one, partitions in members.items() if partitions]
+        broker.expire("billing", member, notice_after_s=1)
+        await until(lambda: "refuses 1 events" in str(other.app.health()), 60)
+        await until(lambda: not facts(owner).partitions, 60)
+        await until(lambda: owner.app.health().ready.is_up, 60)
+    await broker.close()

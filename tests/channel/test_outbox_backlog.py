@@ -127,3 +127,15 @@ def test_a_store_that_keeps_no_times_has_those_of_the_records() -> None:
     event = event._replace(event=event.event._replace(record=record))
     backlog.read([event], is_all=True, additions=0)
     assert backlog.oldest_at == 17.5
+
+
+def test_events_of_partitions_that_are_counted_no_more_are_not_refused_any_more() -> None:
+    backlog = backlog_with(2)
+    other = stored(2)._replace(source=TopicPartition("orders", 1))
+    backlog.counted(TWO, 2, 0)
+    backlog.sent([], [(stored(1), "too large"), (other, "no such partition")], 100.0)
+    assert (backlog.refused, backlog.refusal) == (2, "too large")
+    backlog.counted(TWO - ONE, 1, 0)
+    assert (backlog.refused, backlog.refusal) == (1, "no such partition")
+    backlog.counted(frozenset(), 0, 0)
+    assert (backlog.refused, backlog.refusal) == (0, None)
