@@ -704,3 +704,62 @@ async def test_a_member_that_has_lost_its_partitions_is_ready_though_the_broker_
         await until(lambda: not facts(owner).partitions, 60)
         await until(lambda: owner.app.health().ready.is_up, 60)
     await broker.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "repair", "named"),
+    [
+        ("headers = 'none'", "headers = '[]'", "row 2 of"),
+        ("headers = '[1]'", "headers = '[]'", "row 2 of"),
+        ("""headers = '[["a", "x"]]'""", "headers = '[]'", "row 2 of"),
+        # As a text, and not as x'79'.
+        ("value = 'y'", "value = x'79'", "row 2 of"),
+        ("created_at = 'once'", "created_at = CURRENT_TIMESTAMP", "a row of"),
+    ],
+)
+async def test_a_row_that_somebody_has_damaged_is_named_until_it_is_repaired(
+    damage: str, repair: str, named: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "shop.db"
+
+    def make() -> App:
+        app = App(
+            {
+                "incoming": {
+                    "orders": {
+                        "group_id": "billing",
+                        "auto_offset_reset": "earliest",
+                        "commit_strategy": "checkpoint",
+                        "checkpoint": {"store": f"sqlite:///{file}"},
+                    }
+                },
+                "outgoing": {"events": {"outbox": True}},
+            }
+        )
+
+        @app.incoming("orders")
+        @app.outgoing("events")
+        async def handler(message: Message[bytes]) -> bytes:
+            return message.payload
+
+        return app
+
+    async with TestApp(make()) as test:
+        await test.send("orders", b"x")
+        await test.settled(timeout=60)
+    with sqlite3.connect(file) as database:
+        database.execute(
+            "INSERT INTO reactive_kafka_outbox (event_id, group_id, source_topic, source_partition,"
+            " channel, topic, value, headers)"
+            " VALUES ('1', 'billing', 'orders', 0, 'events', 'events', x'79', '[]')"
+        )
+        database.execute(f"UPDATE reactive_kafka_outbox SET {damage}")
+    app = make()
+    async with TestApp(app) as test:
+        told = f"{named} reactive_kafka_outbox cannot be read"
+        await until(lambda: told in str(app.health()), 60)
+        assert facts(test).state == "running"
+        with sqlite3.connect(file) as database:
+            database.execute(f"UPDATE reactive_kafka_outbox SET {repair}")
+        await until(lambda: values(test) == [b"y"], 60)
+        await until(lambda: app.health().ready.is_up, 60)

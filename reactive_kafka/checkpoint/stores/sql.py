@@ -203,11 +203,13 @@ class SqlStore:
         most: int,
         most_bytes: int,
     ) -> Sequence[StoredEvent]:
-        return sql_outbox.stored_events(
-            await self._read_events(
-                sql_outbox.reading(group, sources, channel, most=most, most_bytes=most_bytes)
-            )
-        )
+        statement = sql_outbox.reading(group, sources, channel, most=most, most_bytes=most_bytes)
+        try:
+            rows = await self._read_events(statement)
+        except (TypeError, ValueError) as error:
+            # SQLAlchemy cannot convert a value, such as a text that is no time.
+            raise sql_outbox.unreadable(self._shown, "a row", error) from error
+        return sql_outbox.stored_events(self._shown, rows)
 
     async def _read_events(self, statement: Executable) -> Sequence[sa.Row[Any]]:
         with self._translated_errors():

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from reactive_kafka.checkpoint.outbox import StoredEvent
+from reactive_kafka.errors import CorruptCheckpointError
 from reactive_kafka.records import HeaderPairs, RecordBytes, TopicPartition
 from reactive_kafka.verdicts.outbox import OutboxEvent
 
@@ -125,28 +126,40 @@ def _is_of(sources: Collection[TopicPartition]) -> sa.ColumnElement[bool]:
     )
 
 
-def stored_events(rows: Sequence[sa.Row[Any]]) -> list[StoredEvent]:
-    """Return the events that were read."""
-    return [
-        StoredEvent(
-            row.id,
-            TopicPartition(row.source_topic, row.source_partition),
-            OutboxEvent(
-                row.event_id,
-                row.channel,
-                row.topic,
-                row.partition,
-                RecordBytes(
-                    _as_bytes(row.value),
-                    _as_bytes(row.key),
-                    _headers_of(row.headers),
-                    row.timestamp_ms,
-                ),
-            ),
-            _seconds_of(row.created_at),
+def stored_events(place: str, rows: Sequence[sa.Row[Any]]) -> list[StoredEvent]:
+    """Return the events that were read.
+
+    Args:
+        place: The database, for errors.
+
+    Raises:
+        CorruptCheckpointError: Somebody has changed a row so that it is no event any more.
+    """
+    return [_stored_event(place, row) for row in rows]
+
+
+def unreadable(place: str, which: str, error: Exception) -> CorruptCheckpointError:
+    """Return the error for rows that cannot be events.
+
+    Args:
+        which: Which row, or that it is one of them.
+    """
+    return CorruptCheckpointError(f"{place}: {which} of {EVENTS.name} cannot be read: {error}")
+
+
+def _stored_event(place: str, row: sa.Row[Any]) -> StoredEvent:
+    try:
+        record = RecordBytes(
+            _as_bytes(row.value), _as_bytes(row.key), _headers_of(row.headers), row.timestamp_ms
         )
-        for row in rows
-    ]
+    except (TypeError, ValueError) as error:
+        raise unreadable(place, f"row {row.id}", error) from error
+    return StoredEvent(
+        row.id,
+        TopicPartition(row.source_topic, row.source_partition),
+        OutboxEvent(row.event_id, row.channel, row.topic, row.partition, record),
+        _seconds_of(row.created_at),
+    )
 
 
 def _seconds_of(created_at: datetime) -> float:
