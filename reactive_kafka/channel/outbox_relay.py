@@ -43,26 +43,34 @@ FLUSH_LOOK_S = 0.02
 class EventReceipt(Receipt):
     """The outcome of one event."""
 
-    __slots__ = ("_round", "event")
+    __slots__ = ("_sent", "event")
 
-    def __init__(self, event: StoredEvent, sending: SentRound) -> None:
+    def __init__(self, event: StoredEvent, sent: SentEvents) -> None:
         super().__init__()
         self.event = event
-        self._round = sending
+        self._sent = sent
 
     def report(self, error: BaseException | None) -> None:
-        self._round.ended(self.event, error)
+        self._sent.ended(self.event, error)
 
 
-class SentRound:
-    """Events that were sent together. Some have no outcome yet."""
+class SentEvents:
+    """The events that were sent: those that have no outcome yet, and the outcomes of others."""
 
     def __init__(self) -> None:
         self.open: dict[int, EventReceipt] = {}
         self.confirmed: list[StoredEvent] = []
         self.refused: list[tuple[StoredEvent, str]] = []
-        # Set when no outcome is open.
+        # Set while no outcome is open.
         self.is_over = Flag()
+
+    def add(self, events: Iterable[StoredEvent]) -> list[EventReceipt]:
+        """Return the receipts of events that are about to be sent."""
+        # All of them first: an event may have its outcome at once.
+        added = [EventReceipt(event, self) for event in events]
+        self.open.update((receipt.event.number, receipt) for receipt in added)
+        self._look()
+        return added
 
     def ended(self, event: StoredEvent, error: BaseException | None) -> None:
         """Note the outcome of one event."""
@@ -71,8 +79,7 @@ class SentRound:
             self.confirmed.append(event)
         elif not isinstance(error, ChannelClosedError):
             self.refused.append((event, text_of(error)))
-        if not self.open:
-            self.is_over.set()
+        self._look()
 
     def drop(self, ours: frozenset[TopicPartition]) -> None:
         """Send no more events of partitions that are not ours. What is being written is written."""
@@ -80,8 +87,31 @@ class SentRound:
             if receipt.event.source not in ours:
                 receipt.void()
                 del self.open[number]
-        if not self.open:
+        self._look()
+
+    def _look(self) -> None:
+        if self.open:
+            self.is_over.clear()
+        else:
             self.is_over.set()
+
+    @property
+    def has_outcomes(self) -> bool:
+        """Whether there are outcomes that were not taken."""
+        return bool(self.confirmed or self.refused)
+
+    def take_outcomes(self) -> tuple[list[StoredEvent], list[tuple[StoredEvent, str]]]:
+        """Return the events that were confirmed since the last call, and the refused ones."""
+        taken = (self.confirmed, self.refused)
+        self.confirmed = []
+        self.refused = []
+        return taken
+
+    def has_room(self, most: int) -> bool:
+        """Whether fewer than *most* outcomes are open, of events with less than ``MOST_BYTES``."""
+        if len(self.open) >= most:
+            return False
+        return sum(size_of(receipt.event) for receipt in self.open.values()) < MOST_BYTES
 
 
 class ChannelRelay:
@@ -111,6 +141,7 @@ class ChannelRelay:
         self._names = names
         self._totals = totals
         self._most = min(MOST_EVENTS, channel.settings.max_in_flight)
+        self._sent = SentEvents()
         self._woken = Flag()
         self._read_at = 0.0
         self._counted_at = 0.0
@@ -149,6 +180,7 @@ class ChannelRelay:
             self._woken.clear()
             before = sources
             sources = self.owned()
+            self._sent.drop(sources)
             is_due = is_woken or sources != before or clock.monotonic() - self._read_at >= READ_S
             if not sources:
                 await self._count(sources)
@@ -169,13 +201,25 @@ class ChannelRelay:
 
     async def _relay(self, sources: frozenset[TopicPartition]) -> None:
         """Relay the rows of these partitions until none is left, or until others are ours."""
+        try:
+            await self._relay_all(sources)
+        except BaseException:
+            # Their rows stay, and are read again.
+            self._sent.drop(frozenset())
+            self._note_outcomes()
+            raise
+
+    async def _relay_all(self, sources: frozenset[TopicPartition]) -> None:
         await self._delete_confirmed()
         while sources == self.owned():
+            self._woken.clear()
             if self.backlog.must_count(sources) or self._is_unknown_old():
                 await self._count(sources)
             events = await self._read(sources)
-            to_send = self.backlog.to_send(events, self._rows.clock.monotonic())[: self._most]
-            if to_send and await self._write(to_send):
+            # An event that is confirmed meanwhile must not be sent again.
+            self._note_outcomes()
+            is_progress = await self._write(self._to_send(events))
+            if is_progress or self._sent.open:
                 continue
             if events:
                 # The broker refuses them. They are sent again when they are due.
@@ -184,6 +228,13 @@ class ChannelRelay:
             return
         # The next round has the partitions that are ours then.
         self.wake()
+
+    def _to_send(self, events: Sequence[StoredEvent]) -> list[StoredEvent]:
+        """Return those of the events that are to be sent now, at most as many as there is room."""
+        opened = self._sent.open
+        due = self.backlog.to_send(events, self._rows.clock.monotonic())
+        new = [event for event in due if event.number not in opened]
+        return new[: self._most - len(opened)]
 
     def _is_unknown_old(self) -> bool:
         """Whether rows of channels that no handler sends to have to be counted again.
@@ -225,34 +276,41 @@ class ChannelRelay:
     async def _write(self, events: Sequence[StoredEvent]) -> bool:
         """Write events, and delete the rows of those that the broker has confirmed.
 
+        An event whose topic or partition is away has no outcome for as long as that takes. It holds
+        up no others: this returns before, when something else can be done.
+
         Returns:
-            Whether it has confirmed any.
+            Whether any was confirmed.
         """
-        sending = self._send(events)
-        try:
-            while not await is_set_within(sending.is_over, OWNED_S):
-                owned = self.owned()
-                sending.drop(owned)
-                # During an outage this is where it waits, and the number is shown all the time.
-                if self.backlog.must_count(owned):
-                    await self._count(owned)
-        finally:
-            sending.drop(frozenset())
-            self._totals.relayed += len(sending.confirmed)
-            self.backlog.sent(sending.confirmed, sending.refused, self._rows.clock.monotonic())
+        for receipt in self._sent.add(events):
+            self._put(receipt)
+        while not await is_set_within(self._sent.is_over, OWNED_S):
+            owned = self.owned()
+            self._sent.drop(owned)
+            # During an outage this is where it waits, and the number is shown all the time.
+            if self.backlog.must_count(owned):
+                await self._count(owned)
+            if self._may_read_more():
+                break
+        is_progress = self._note_outcomes()
         await self._delete_confirmed()
-        return bool(sending.confirmed)
+        return is_progress
 
-    def _send(self, events: Sequence[StoredEvent]) -> SentRound:
-        sending = SentRound()
-        # All receipts first: an event may have its outcome at once.
-        for event in events:
-            sending.open[event.number] = EventReceipt(event, sending)
-        for receipt in list(sending.open.values()):
-            self._put(receipt, sending)
-        return sending
+    def _may_read_more(self) -> bool:
+        """Whether there is room for further events, and there may be some."""
+        if not self._sent.has_room(self._most):
+            return False
+        is_due = self._rows.clock.monotonic() - self._read_at >= READ_S
+        return is_due or self._sent.has_outcomes or self._woken.is_set()
 
-    def _put(self, receipt: EventReceipt, sending: SentRound) -> None:
+    def _note_outcomes(self) -> bool:
+        """Note what the broker has said about events; return whether it has confirmed any."""
+        confirmed, refused = self._sent.take_outcomes()
+        self._totals.relayed += len(confirmed)
+        self.backlog.sent(confirmed, refused, self._rows.clock.monotonic())
+        return bool(confirmed)
+
+    def _put(self, receipt: EventReceipt) -> None:
         event = receipt.event.event
         outgoing = OutgoingRecord(event.topic, event.record, event.partition)
         try:
@@ -260,7 +318,7 @@ class ChannelRelay:
             self._channel.put_now(outgoing, receipted(outgoing, receipt))
         except ChannelClosedError as error:
             receipt.void()
-            sending.ended(receipt.event, error)
+            self._sent.ended(receipt.event, error)
 
     async def _delete_confirmed(self) -> None:
         numbers = list(self.backlog.confirmed)

@@ -763,3 +763,57 @@ async def test_a_row_that_somebody_has_damaged_is_named_until_it_is_repaired(
             database.execute(f"UPDATE reactive_kafka_outbox SET {repair}")
         await until(lambda: values(test) == [b"y"], 60)
         await until(lambda: app.health().ready.is_up, 60)
+
+
+@in_virtual_time
+async def test_an_event_whose_topic_is_away_holds_up_none_of_another_topic() -> None:
+    rows = Rows()
+    app = outbox_app(rows)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> Record:
+        return Record(message.payload, topic="gone" if message.payload == b"x" else None)
+
+    async with running(app) as test:
+        test.broker.topic_away("gone")
+        await send(test, b"x")
+        await until(lambda: outbox_rows(test) == 1)
+        await asyncio.sleep(1)
+        await send(test, b"y", b"z")
+        await until(lambda: values(test) == [b"y", b"z"], 10)
+        await until(lambda: outbox_rows(test) == 1)
+        test.broker.topic_back("gone")
+        await until(lambda: rows.events == [], 30)
+        assert [record.value for record in test.records("gone")] == [b"x"]
+        assert values(test) == [b"y", b"z"]
+
+
+@in_virtual_time
+async def test_while_a_partition_is_away_the_others_get_their_events_and_its_own_keep_their_order() -> (
+    None
+):
+    rows = Rows()
+    app = outbox_app(rows, max_in_flight=10)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> Record:
+        return Record(message.payload, partition=int(message.payload) % 2)
+
+    def sent(test: TestApp, partition: int) -> list[int]:
+        log = test.broker.log(tp(partition, "events"))
+        return [int(record.value or b"") for record in log]
+
+    async with running(app, partitions=2) as test:
+        test.broker.leader_away(tp(0, "events"))
+        for number in range(18):
+            await send(test, b"%d" % number)
+            await asyncio.sleep(0.1)
+        await until(lambda: sent(test, 1) == list(range(1, 18, 2)), 20)
+        assert sent(test, 0) == []
+        await until(lambda: outbox_rows(test) == 9)
+        test.broker.leader_back(tp(0, "events"))
+        await until(lambda: rows.events == [], 30)
+        assert sent(test, 0) == list(range(0, 18, 2))
+        assert sent(test, 1) == list(range(1, 18, 2))
