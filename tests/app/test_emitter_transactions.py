@@ -289,3 +289,28 @@ async def test_a_stop_aborts_a_block_that_does_not_end() -> None:
     broker.produce("invoices", b"after", partition=0)
     assert seen(broker) == [b"after"], "nobody waits for its end"
     await broker.close()
+
+
+@in_virtual_time
+async def test_a_send_that_its_block_does_not_wait_for_is_refused_and_not_dropped_silently() -> (
+    None
+):
+    app = app_with()
+    emitter = app.emitter("invoices")
+    continues = asyncio.Event()
+
+    @app.send_middleware
+    async def slow(record: Record, call_next: Any) -> Any:
+        if record.value == b"late":
+            await continues.wait()
+        return await call_next(record)
+
+    async with running(app) as test:
+        async with emitter.transaction() as tx:
+            await tx.send(b"in time")
+            late = asyncio.ensure_future(tx.send(b"late"))
+            await settle_down()
+        continues.set()
+        with pytest.raises(RuntimeError, match="when its block has ended"):
+            await late
+        assert seen(test.broker) == [b"in time"]

@@ -4,6 +4,7 @@ packages.
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import sys
 from dataclasses import dataclass
@@ -69,6 +70,23 @@ async def test_what_an_emitter_sends_in_a_transaction_waits_for_its_schema(
             b"\0\0\0\0\1\2",
             b"\0\0\0\0\1\4",
         ]
+
+
+async def test_a_send_that_waits_for_its_schema_when_its_block_ends_is_refused(
+    registry: RegistryServer,
+) -> None:
+    app = make_app("avro", outgoing={"transactional_id": "t"})
+    emitter = app.emitter("out")
+    registry.fault, registry.times = 500, 2
+    async with running(app, registry) as test:
+        async with emitter.transaction() as transaction:
+            late = asyncio.ensure_future(transaction.send(Order(1)))
+            await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="await it within the block"):
+            await late
+        async with emitter.transaction() as transaction:
+            await transaction.send(Order(2))
+        assert [record.value for record in test.records("out")] == [b"\0\0\0\0\1\4"]
 
 
 def is_ours(message: Message[bytes]) -> bool:

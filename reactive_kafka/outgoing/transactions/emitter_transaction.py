@@ -109,14 +109,15 @@ class EmitterTransaction:
             RejectedRecordError: The broker refuses it, or Kafka takes none like it.
             TransactionAbortedError: The broker does not answer; nothing of the transaction is
                 stored.
-            RuntimeError: Called before or after the block.
+            RuntimeError: Called before or after the block, or the block has ended before the value
+                could be added.
         """
         if self._open is None:
             raise RuntimeError("send() is for inside of `async with emitter.transaction() as tx:`")
         transaction, channel, home = self._open
         record = record_of(value, key, headers, partition, timestamp, topic)
         if (around := self._around()) is not None:
-            put = partial(_put, transaction, channel)
+            put = partial(self._put, transaction, channel)
             await self._at_home(home, partial(around, channel.name, record, put))
             return
         check_value(record)
@@ -127,6 +128,7 @@ class EmitterTransaction:
             outgoing = await self._at_home(
                 home, partial(once_known, prepare, missing, channel.settings.send_timeout_s)
             )
+            self._check_open(transaction)
         put = partial(transaction.put, [(sender_of(channel), outgoing)])
         if not home.is_here:
             await self._at_home(home, partial(_step, put))
@@ -134,6 +136,29 @@ class EmitterTransaction:
         # Most records are only collected, so the coroutines of a step that waits are saved.
         if transaction.collect(sender_of(channel), outgoing):
             await _step(transaction.write)
+
+    async def _put(self, transaction: Transaction, channel: OutgoingChannel, record: Any) -> None:
+        """Add what the send middleware has made of a record."""
+        check_value(record)
+        try:
+            outgoing = channel.prepare(record)
+        except SchemaMissing as missing:
+            outgoing = await once_known(
+                partial(channel.prepare, record), missing, channel.settings.send_timeout_s
+            )
+        self._check_open(transaction)
+        await _step(partial(transaction.put, [(sender_of(channel), outgoing)]))
+
+    def _check_open(self, transaction: Transaction) -> None:
+        """Check that the block has not ended while a send waited.
+
+        Its records are written by then: one more would be lost, and its caller would not know.
+        """
+        if self._open is None or self._open[0] is not transaction:
+            raise RuntimeError(
+                "this send() was still waiting when its block has ended: nothing of it is sent; "
+                "await it within the block"
+            )
 
     async def __aexit__(
         self,
@@ -153,17 +178,6 @@ class EmitterTransaction:
         transaction, _, home = self._open
         self._open = None
         await self._at_home(home, partial(_end, transaction, is_to_commit=error is None))
-
-
-async def _put(transaction: Transaction, channel: OutgoingChannel, record: Any) -> None:
-    check_value(record)
-    try:
-        outgoing = channel.prepare(record)
-    except SchemaMissing as missing:
-        outgoing = await once_known(
-            partial(channel.prepare, record), missing, channel.settings.send_timeout_s
-        )
-    await _step(partial(transaction.put, [(sender_of(channel), outgoing)]))
 
 
 async def _end(transaction: Transaction, *, is_to_commit: bool) -> None:
