@@ -11,7 +11,7 @@ import pytest
 
 from reactive_kafka import SparkBatch
 from reactive_kafka.errors import BadDataError, ClusterError, DataLossError, NotOwnerError
-from reactive_kafka.events import CommitFailed
+from reactive_kafka.events import CommitFailed, HandlerFailed
 from reactive_kafka.testing import MemoryBroker, VirtualTimeLoop
 from tests.app.helpers import (
     Recorder,
@@ -472,3 +472,30 @@ async def test_attempts_are_counted_from_1_when_offsets_are_read_again_after_a_s
         ([1], 1),
         ([2], 1),
     ]
+
+
+@in_virtual_time
+async def test_no_failure_is_reported_again_of_records_whose_letters_were_written_before_a_rebalance() -> (
+    None
+):
+    broker = make_broker()
+    recorder = Recorder()
+    one_batch = {"batch_max_records": 600, "batch_max_wait": 5.0}
+    app, engine = spark_app(
+        broker, recorder, revoke_grace=0.5, drain_timeout=2.0, spark=one_batch, **DEAD
+    )
+    engine.judge = lambda job: BadDataError("all bad")
+    async with running(app, broker=broker) as test:
+        produce(broker, *range(600))
+        # Some at a time are nacked, and the others after these.
+        first, second = broker.hold("send"), broker.hold("send")
+        await first.arrived()
+        first.release()
+        await second.arrived()
+        assert len(letters(broker)) < 600
+        broker.rebalance("billing")
+        await asyncio.sleep(5.0)
+        second.release()
+        await until(lambda: test.committed("orders").get(tp()) == 600, 60)
+    assert len(letters(broker)) == 600
+    assert recorder.of(HandlerFailed) == []

@@ -197,16 +197,20 @@ class RunSettler:
         for index, record in records:
             if tracker.is_closed or self._stop.done():
                 return False
+            if tracker.is_settled(index):
+                # That was done before these outcomes were cut off.
+                continue
             message: Delivery = new_message(None, record, tracker, index)
-            reason = reasons if isinstance(reasons, OffloadError) else reasons[index]
-            verdict = self._acknowledger.nacks.failed(message, reason)
-            if verdict.done() and not tracker.has_settled(index, index + 1):
-                # The record was nacked before, and that is still being carried out.
-                earlier = self._acknowledger.verdict_of(message)
-                if earlier is None:
+            # None: the record was not nacked before, or that is not being carried out.
+            verdict = self._acknowledger.verdict_of(message)
+            if verdict is None:
+                if not tracker.is_open(index):
                     # The failure strategy leaves it unsettled.
                     return False
-                verdict = earlier
+                reason = reasons if isinstance(reasons, OffloadError) else reasons[index]
+                verdict = self._acknowledger.nacks.failed(message, reason)
+                if verdict.done() and not tracker.is_settled(index):
+                    return False
             pending.add(verdict)
         while True:
             pending = {verdict for verdict in pending if not verdict.done()}
