@@ -26,15 +26,21 @@ def _concurrency(history: History) -> Iterator[Violation]:
     its partition was let go, is read from elsewhere, is claimed anew, or is another's by the row in
     the store, when it was cancelled for poison, and when its channel has failed. Nothing is said of a partition that two clients of an
     application have, while one of them has not heard that the group has put it out: it goes on in
-    its own lane until it hears.
+    its own lane until it hears. A call in a task of its own may begin right after its partition was
+    let go, and counts as little as one that has begun before.
     """
     limit, most = history.promise.concurrency, history.promise.per_partition
     if not limit:
         return
     running: dict[str, dict[int, set[Place]]] = defaultdict(dict)
     twice = unaware(history)
+    # Application, record -> when it was fetched last.
+    fetched: dict[tuple[str, Place], int] = {}
+    # Application, partition -> when it was let go last.
+    let_go: dict[tuple[str, Partition], int] = {}
     kinds = (
         "begin",
+        "fetched",
         "end",
         "assigned",
         "revoked",
@@ -46,7 +52,17 @@ def _concurrency(history: History) -> Iterator[Violation]:
         "restarted",
     )
     for index, event in history.of(*kinds):
-        if event.kind == "begin":
+        if event.kind == "fetched":
+            fetched.update(
+                ((event.who, (event.tp, offset)), index)
+                for offset in range(event.offset, event.until)
+            )
+        elif event.kind == "begin":
+            gone = let_go.get((event.who, event.tp), 0)
+            is_of_before = fetched.get((event.who, (event.tp, event.offset)), index) < gone
+            is_at_once = event.at == history.events[gone].at
+            if history.promise.in_tasks and is_of_before and is_at_once:
+                continue
             calls = running[event.who]
             is_more = event.call not in calls
             calls.setdefault(event.call, set()).add((event.tp, event.offset))
@@ -67,6 +83,8 @@ def _concurrency(history: History) -> Iterator[Violation]:
         elif event.kind in ("failed", "restarted"):
             running[event.who].clear()
         elif event.kind != "poison" or history.promise.poison_cancels:
+            if event.kind in ("revoked", "reset"):
+                let_go[event.who, event.tp] = index
             _leave_behind(running, event)
 
 

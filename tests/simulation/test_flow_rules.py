@@ -297,6 +297,12 @@ GOOD: dict[str, Case] = {
         at(6.0, end(0), resumed(), *handled(1, 2), *commit(3)),
         promise=Promise(in_tasks=True),
     ),
+    "a call in its own task begins right after its partition is read from elsewhere": two(
+        fetched(0, 1),
+        at(5.0, Event(0.0, "reset", "A1", TP, 1, "seek"), begin(0)),
+        at(6.0, *OF_OTHER, end(0), *handled(1, 2), *commit(3)),
+        promise=Promise(concurrency=1, in_tasks=True),
+    ),
     "a handler that ran goes on in a pause": case(
         assigned(),
         begin(0),
@@ -463,6 +469,23 @@ BAD: dict[str, tuple[str, Case]] = {
     "two handlers run where one may": (
         "I15",
         case(assigned(), begin(0), begin(1), end(0), end(1), handled(2), commit(3), promise=ONE),
+    ),
+    "a call in its own task begins long after its partition is read from elsewhere": (
+        "I15",
+        two(
+            fetched(0, 1),
+            at(5.0, Event(0.0, "reset", "A1", TP, 1, "seek")),
+            at(6.0, begin(0), *OF_OTHER, end(0), *handled(1, 2), *commit(3)),
+            promise=Promise(concurrency=1, in_tasks=True),
+        ),
+    ),
+    "a record of after a seek begins next to another handler": (
+        "I15",
+        two(
+            at(5.0, Event(0.0, "reset", "A1", TP, 1, "seek"), fetched(1, 2), begin(1)),
+            at(6.0, *OF_OTHER, end(1), *handled(2), *commit(3)),
+            promise=Promise(concurrency=1, in_tasks=True),
+        ),
     ),
     "two handlers of one partition run where one may": (
         "I15",
