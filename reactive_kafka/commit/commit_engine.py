@@ -83,12 +83,16 @@ class CommitEngine:
     def end_request(self) -> None:
         """The assignment is over: the request in flight says nothing about the next one.
 
-        Without a group no broker refuses that request, so it may be stored at any time.
+        It may still be stored for partitions that stay, and without a group for all of them: no
+        broker refuses it there.
         """
         request = self._in_flight
         self._in_flight = None
-        if request is not None and self.table.is_static:
-            self._note_unknown(request)
+        if request is not None:
+            is_static = self.table.is_static
+            self._note_unknown(
+                pending for pending in request.due if is_static or self.table.has(pending.tracker)
+            )
 
     # -- what is settled and not stored
 
@@ -457,10 +461,10 @@ class CommitEngine:
             return
         self._in_flight = None
         if is_unknown:
-            self._note_unknown(request)
+            self._note_unknown(request.due)
 
-    def _note_unknown(self, request: CommitRequest) -> None:
-        for pending in request.due:
+    def _note_unknown(self, due: Iterable[PendingCommit]) -> None:
+        for pending in due:
             partition = self.table.get(pending.partition)
             if partition is not None:
                 is_repeated = pending.position <= pending.tracker.uncommitted_from

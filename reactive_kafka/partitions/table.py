@@ -133,8 +133,9 @@ class PartitionTable:
         for partition in list(self):
             if not partition.is_ours and not self._may_be_retained(partition, generation):
                 partition.commits.metadata.forget_early()
-            if not self.is_static:
-                # The broker refuses what comes late from an earlier generation.
+            if not (self.is_static or partition.is_ours):
+                # The broker refuses what comes late from before. Of a partition that stays, a late
+                # commit may have landed already, and newer brokers take it even now (KIP-1251).
                 partition.commits.unknown.end()
             if partition.state is PartitionState.SUSPENDED and partition.id not in added:
                 gone.append(self._lose(partition))

@@ -48,7 +48,7 @@ class UnknownCommits:
         return self._is_unknown
 
     def end(self) -> None:
-        """The generation is over: the broker refuses what comes late from it."""
+        """The partition was given up since: the broker refuses what comes late from before."""
         self._is_unknown = False
         self._must_repeat = False
         self._repeats = None

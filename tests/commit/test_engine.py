@@ -371,6 +371,31 @@ def test_an_unknown_commit_of_an_earlier_generation_is_nothing_to_fear() -> None
     assert engine.plan(10.0, is_last=True) is None
 
 
+def test_an_unknown_commit_of_a_partition_that_stays_is_feared_in_the_next_generation() -> None:
+    engine = engine_with(A)
+    engine.trackers[A].settle(0)
+    engine.fail(plan_of(engine, 0.0), is_unknown=True)
+    engine.trackers[A].settle(1)
+    engine.confirm(plan_of(engine, 5.0), 5.0)
+    # It has landed here, in the old generation.
+    engine.begin(2, [B])
+    again = plan_of(engine, 6.0)
+    assert again.generation == 2
+    assert again.offsets == {A: Committed(2)}
+    engine.confirm(again, 6.0)
+    assert ends_doubts(engine, 0.0)[-1] == 65.0
+
+
+def test_a_request_on_its_way_may_be_stored_late_for_what_stays_in_a_rebalance() -> None:
+    engine = engine_with(A)
+    engine.trackers[A].settle(0)
+    plan_of(engine, 0.0)
+    engine.begin(2, [B])
+    engine.trackers[A].settle(1)
+    engine.confirm(plan_of(engine, 1.0), 1.0)
+    assert ends_doubts(engine, 0.0)[-1] == 61.0
+
+
 def test_without_a_group_an_unknown_commit_outlives_its_client_and_the_last_commit() -> None:
     unanswered = dict[TopicPartition, UnknownCommits]()
     engine = CommitEngine(is_static=True, unanswered=unanswered)

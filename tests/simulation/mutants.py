@@ -476,7 +476,7 @@ MUTANTS = (
     Mutant(
         "an unknown outcome is taken for failure",
         ENGINE,
-        "        if is_unknown:\n            self._note_unknown(request)\n",
+        "        if is_unknown:\n            self._note_unknown(request.due)\n",
         "",
     ),
     Mutant(
@@ -494,8 +494,20 @@ MUTANTS = (
     Mutant(
         "without a group a request on its way is forgotten at the end",
         ENGINE,
-        "if request is not None and self.table.is_static:",
-        "if False:",
+        "if is_static or self.table.has(pending.tracker)",
+        "if self.table.has(pending.tracker)",
+    ),
+    Mutant(
+        "a request on its way is forgotten when an incremental assignment comes",
+        ENGINE,
+        "if is_static or self.table.has(pending.tracker)",
+        "if is_static",
+    ),
+    Mutant(
+        "a generation ends the fear of a late commit of what stays",
+        TABLE,
+        "            if not (self.is_static or partition.is_ours):\n",
+        "            if not self.is_static:\n",
     ),
     Mutant(
         "what a stop could not store waits for the next record",
