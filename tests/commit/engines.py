@@ -50,12 +50,15 @@ class CommitEngine(commit_engine.CommitEngine):
         return self.table.has(tracker)
 
     def begin(self, generation: int, partitions: Iterable[TopicPartition]) -> list[OffsetTracker]:
-        self.end_request()
-        return [
+        """As :meth:`Assignment.on_assigned`."""
+        closed = [
             one.tracker
             for one in self.table.assign(generation, partitions)
             if one.tracker is not None
         ]
+        if not self.table.is_static:
+            self.end_request()
+        return closed
 
     def replace(self, tracker: OffsetTracker, stored: int | None = None) -> None:
         one = self.table.get(tracker.partition)
@@ -77,8 +80,10 @@ class CommitEngine(commit_engine.CommitEngine):
     drop_left = drop
 
     def leave(self) -> list[OffsetTracker]:
+        """As :meth:`Assignment.release`, of all partitions."""
+        released = [one.tracker for one in self.table.revoke() if one.tracker is not None]
         self.end_request()
-        return [one.tracker for one in self.table.revoke() if one.tracker is not None]
+        return released
 
     def close(self) -> list[OffsetTracker]:
         return [one.tracker for one in self.table.close() if one.tracker is not None]
