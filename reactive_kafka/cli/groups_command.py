@@ -23,6 +23,7 @@ from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.paging import echo_table
 from reactive_kafka.cli.progress import progress_line
 from reactive_kafka.cli.stored_positions import member_json, member_text
+from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.records import Committed, TopicPartition
 
@@ -102,21 +103,23 @@ def list_(brokers: BrokerOptions, as_json: bool) -> None:
 
     Read-only: it joins no group. The type is classic, consumer (the newer protocol of Kafka,
     KIP-848), share, or another one that the cluster has. A dash under lag means that the group has
-    committed nothing to Kafka; a share group never does.
+    committed nothing to Kafka; a share group never does. Exits with 1 for a group that may not be
+    read, when it has shown the others.
 
     \b
     Examples:
       reactive-kafka groups
       reactive-kafka groups list --config prod.toml --json
     """
-    rows = asyncio.run(_rows(find_cluster(brokers)))
+    rows, problems = asyncio.run(_rows(find_cluster(brokers)))
     if as_json:
         click.echo(json.dumps([row.as_json() for row in rows], indent=2))
-        return
-    if not rows:
+    elif rows:
+        echo_table(group_table(rows))
+    elif not problems:
         click.echo("there are no groups")
-        return
-    echo_table(group_table(rows))
+    if problems:
+        raise CommandFailed("\n".join(problems))
 
 
 def group_table(rows: Iterable[GroupRow]) -> list[str]:
@@ -180,39 +183,52 @@ async def _row(cluster: ClusterAccess, group: str) -> GroupRow:
         if group not in listed:
             names = ", ".join(map(one_line, listed)) or "none"
             raise CommandFailed(f"unknown group {group!r}; the cluster has {names}")
-        [row] = await _read(inspector, [listed[group]])
-        return row
+        rows, problems = await _read(inspector, [listed[group]])
+        if problems:
+            raise CommandFailed(problems[0])
+        return rows[0]
 
 
-async def _rows(cluster: ClusterAccess) -> list[GroupRow]:
+async def _rows(cluster: ClusterAccess) -> tuple[list[GroupRow], list[str]]:
     async with cluster.clients() as (_, inspector):
         return await _read(inspector, await inspector.list_groups())
 
 
-async def _read(inspector: Inspector, listings: list[GroupListing]) -> list[GroupRow]:
-    """Describe the groups, a few at once, and ask for the ends of the logs they read."""
+async def _read(
+    inspector: Inspector, listings: list[GroupListing]
+) -> tuple[list[GroupRow], list[str]]:
+    """Describe the groups, a few at once, and ask for the ends of the logs they read.
+
+    Returns:
+        The groups, and why others cannot be read: a cluster may list groups that it describes to
+        their owners only.
+    """
     places = asyncio.Semaphore(AT_ONCE)
     done = 0
 
+    problems: list[str] = []
+
     async def ask(
         listing: GroupListing,
-    ) -> tuple[GroupDescription, dict[TopicPartition, Committed]]:
+    ) -> tuple[GroupListing, GroupDescription, dict[TopicPartition, Committed]] | None:
         nonlocal done
         async with places:
-            described = await inspector.describe_group(listing.group_id)
             committed = {}
-            if listing.kind != "share":
-                committed = await inspector.committed(listing.group_id)
-            done += 1
-            return described, committed
+            try:
+                described = await inspector.describe_group(listing.group_id)
+                if listing.kind != "share":
+                    committed = await inspector.committed(listing.group_id)
+            except FatalBrokerError as error:
+                problems.append(f"group {one_line(listing.group_id)}: {error}")
+                return None
+            finally:
+                done += 1
+            return listing, described, committed
 
     with progress_line("read", lambda: done, len(listings), "groups"):
-        answers = await asyncio.gather(*map(ask, listings))
-        topics = {tp.topic for _, committed in answers for tp in committed}
+        answers = [answer for answer in await asyncio.gather(*map(ask, listings)) if answer]
+        topics = {tp.topic for _, _, committed in answers for tp in committed}
         existing = await inspector.topics(topics) if topics else {}
         partitions = [tp for found in existing.values() for tp in found]
         ends = await inspector.end_offsets(partitions) if partitions else {}
-    return [
-        GroupRow(listing, described, committed, ends)
-        for listing, (described, committed) in zip(listings, answers, strict=True)
-    ]
+    return [GroupRow(*answer, ends) for answer in answers], sorted(problems)

@@ -10,6 +10,7 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 
+from reactive_kafka import FatalBrokerError
 from reactive_kafka.testing import MemoryBroker
 from tests.cli.inside import cli_on, commit, fill, make_broker, member_of
 from tests.cli.test_topics_on_kafka import run_command
@@ -53,6 +54,24 @@ def test_all_groups_are_listed_with_their_lag(broker: MemoryBroker) -> None:
         {"topic": "clicks", "partition": 0},
         {"topic": "clicks", "partition": 1},
     ]
+
+
+@pytest.mark.parametrize("call", ["describe_group", "committed"])
+def test_a_group_that_may_not_be_read_keeps_no_other_from_being_shown(
+    broker: MemoryBroker, call: Any
+) -> None:
+    commit(broker, "audit", "clicks", 0)
+    for form in ((), ("--json",)):
+        broker.fail_next(call, FatalBrokerError("GroupAuthorizationFailed"))
+        ended = cli_on(broker, "groups", *form)
+        assert ended.code == 1
+        assert "billing" in ended.out
+        assert "audit" not in ended.out
+        assert "group audit: GroupAuthorizationFailed" in ended.err
+    broker.fail_next(call, FatalBrokerError("GroupAuthorizationFailed"))
+    shown = cli_on(broker, "groups", "show", "audit")
+    assert (shown.code, shown.out) == (1, "")
+    assert "group audit: GroupAuthorizationFailed" in shown.err
 
 
 def test_a_group_is_shown_with_the_partitions_of_its_members(broker: MemoryBroker) -> None:
