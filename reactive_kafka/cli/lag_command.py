@@ -271,19 +271,24 @@ def _topics_text(topics: Iterable[str]) -> str:
 
 
 async def _look(queries: Sequence[LagQuery]) -> LagLook:
-    """Ask for all groups. One that does not exist yet keeps no other from being shown.
+    """Ask for all groups.
 
-    Raises:
-        TransientBrokerError: The brokers do not answer.
+    One that does not exist yet, and a cluster that is away, keep no other from being shown.
     """
     rows: list[Row] = []
     read: list[LagQuery] = []
     problems: dict[str, None] = {}
+    away: set[str] = set()
     for query in queries:
+        if query.cluster.servers in away:
+            continue
         try:
             view = await _view(query)
-        except (CommandFailed, FatalBrokerError) as error:
+        except (CommandFailed, BrokerError) as error:
             problems[str(error)] = None
+            if not isinstance(error, CommandFailed | FatalBrokerError):
+                # The next group would wait for these brokers as long.
+                away.add(query.cluster.servers)
             continue
         read.append(query)
         rows += [

@@ -7,12 +7,15 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
+from click.testing import CliRunner
 
 from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.cli.cluster_access import ClusterAccess
+from reactive_kafka.cli.commands import commands
 from reactive_kafka.cli.lag_command import LagQuery, Row, notes, table
 from reactive_kafka.subscription import Topics
 from reactive_kafka.testing import MemoryBroker
@@ -261,6 +264,34 @@ def test_a_group_that_does_not_exist_yet_keeps_no_other_from_being_shown(
         assert [(row["group"], row["lag"]) for row in json.loads(ended.out)] == [("billing", 2)]
     else:
         assert ended.out.splitlines()[1].split() == ["billing", "orders", "0", "3", "5", "2"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_cluster_that_is_away_keeps_no_other_from_being_shown(
+    as_json: bool, tmp_path: Path
+) -> None:
+    """It is asked once, however many groups are there."""
+    elsewhere = 'topic = "orders"\nbootstrap_servers = "memory:2"\n'
+    broker = two_services(
+        tmp_path,
+        f'[incoming.audit]\ngroup_id = "audit"\n{elsewhere}'
+        f'[incoming.copy]\ngroup_id = "copy"\n{elsewhere}',
+    )
+    away = inside.make_broker(1, "orders")
+    away.down = True
+    brokers = {"memory:1": broker, "memory:2": away}
+    asked: list[str] = []
+
+    def connector(servers: str) -> Any:
+        asked.append(servers)
+        return brokers[servers].connector()
+
+    arguments = ["lag", "--config", str(tmp_path / "shop.toml"), *(["--json"] if as_json else [])]
+    done = CliRunner().invoke(commands, arguments, obj=connector)
+    assert done.exit_code == 1
+    assert "billing" in done.stdout
+    assert done.stderr == "Error: the in-memory broker is down\n"
+    assert asked == ["memory:2", "memory:1"]
 
 
 async def test_a_running_member_is_not_disturbed(servers: str, group: str, tmp_path: Path) -> None:
