@@ -81,25 +81,35 @@ class RestRegistry:
         return SchemaWithId(_integer(found, "id"), await self._with_references(found, path))
 
     async def register(self, subject: str, schema: Schema) -> int:
-        body = await self._body_of(schema)
+        body = await self._body_of(schema, {})
         answer = await self._post(f"/subjects/{quote(subject, safe='')}/versions", body)
         return _integer(answer, "id")
 
     async def lookup(self, subject: str, schema: Schema) -> int:
-        body = await self._body_of(schema)
+        body = await self._body_of(schema, {})
         answer = await self._post(f"/subjects/{quote(subject, safe='')}", body)
         return _integer(answer, "id")
 
-    async def _body_of(self, schema: Schema) -> dict[str, Any]:
-        """Register the references of a schema, and return the JSON to post for the schema."""
+    async def _body_of(
+        self, schema: Schema, registered: dict[tuple[str, str], int]
+    ) -> dict[str, Any]:
+        """Register the references of a schema, and return the JSON to post for the schema.
+
+        Args:
+            registered: Subject and text of a reference -> its version, for those that are
+                registered already: several schemas may refer to the same one.
+        """
         references = []
         for reference in schema.references:
-            version = reference.version
+            version = reference.version or registered.get(
+                (reference.subject, reference.schema.text), 0
+            )
             if not version:
                 path = f"/subjects/{quote(reference.subject, safe='')}"
-                reference_body = await self._body_of(reference.schema)
+                reference_body = await self._body_of(reference.schema, registered)
                 await self._post(f"{path}/versions", reference_body)
                 version = _integer(await self._post(path, reference_body), "version")
+                registered[reference.subject, reference.schema.text] = version
             references.append(
                 {"name": reference.name, "subject": reference.subject, "version": version}
             )

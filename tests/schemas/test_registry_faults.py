@@ -14,8 +14,11 @@ import pytest
 from reactive_kafka import App, Batch, EncodeError, Message, SchemaAwayError, TopicPartition
 from reactive_kafka.backoff import Backoff
 from reactive_kafka.schemas import schema_registry as asking
+from reactive_kafka.schemas.rest import RestRegistry
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import until
+from tests.config.values import schema_registry_settings
+from tests.formats.reference_trees import HEIGHT, tree
 from tests.schemas.helpers import make_app, reasons, running
 from tests.schemas.server import RegistryServer
 
@@ -596,3 +599,13 @@ async def test_another_url_is_asked_where_the_first_is_away(registry: RegistrySe
         await test.send("orders", record(3))
         await test.settled()
     assert seen == [3]
+
+
+async def test_a_schema_that_many_others_refer_to_is_registered_once(
+    registry: RegistryServer,
+) -> None:
+    client = RestRegistry(schema_registry_settings(url=(registry.url,)))
+    await client.register("top", tree(HEIGHT))
+    # A reference is registered, and then asked for its version.
+    assert len(registry.requests) == 2 * 2 * HEIGHT + 1
+    assert len(registry.subjects) == 2 * HEIGHT + 1

@@ -194,10 +194,12 @@ def loaded(file: str) -> Schema:
     """
     jsonschema_or_why()
     path = Path(os.path.normpath(file))
-    return _with_references(path, path.parent, ())
+    return _with_references(path, path.parent, (), {})
 
 
-def _with_references(path: Path, top: Path, inside: tuple[Path, ...]) -> Schema:
+def _with_references(
+    path: Path, top: Path, inside: tuple[Path, ...], made: dict[Path, Schema]
+) -> Schema:
     """Return the schema of one file, with the files that it refers to.
 
     Args:
@@ -205,7 +207,10 @@ def _with_references(path: Path, top: Path, inside: tuple[Path, ...]) -> Schema:
         top: The folder of the first file. The subject of a file is its path from there, because
             files in different folders may have the same name.
         inside: The files that lead to this one.
+        made: The schemas of the files that were read. Several files may refer to the same one.
     """
+    if path in made:
+        return made[path]
     if path in inside:
         raise FormatError(f"{path} refers to itself, by way of {len(inside)} files")
     try:
@@ -228,9 +233,10 @@ def _with_references(path: Path, top: Path, inside: tuple[Path, ...]) -> Schema:
             # The reference leads nowhere, which is reported when the schema is compiled.
             continue
         subject = name if urlsplit(name).scheme else Path(os.path.relpath(other, top)).as_posix()
-        schema = _with_references(other, top, (*inside, path))
+        schema = _with_references(other, top, (*inside, path), made)
         references.append(Reference(name, subject, 0, schema))
-    return Schema("JSON", text, tuple(references))
+    made[path] = Schema("JSON", text, tuple(references))
+    return made[path]
 
 
 def _files_referred_to(document: Any) -> dict[str, str]:

@@ -11,6 +11,7 @@ import binascii
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,12 @@ def is_message(kind: Any) -> bool:
     return isinstance(kind, type) and hasattr(kind, "DESCRIPTOR") and hasattr(kind, "FromString")
 
 
+@lru_cache(maxsize=1024)
 def schema_of_file(file: Any) -> Schema:
     """Return the schema of a file descriptor. The subject of an import is the import's name.
 
-    Files that every reader has (:mod:`.proto_known`) are left out.
+    Files that every reader has (:mod:`.proto_known`) are left out. A file that several others
+    import is one schema, which they share.
     """
     proto = protobuf().descriptor_pb2.FileDescriptorProto()
     file.CopyToProto(proto)

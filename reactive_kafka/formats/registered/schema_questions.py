@@ -30,13 +30,21 @@ class Schema(NamedTuple):
     text: str
     references: tuple[Reference, ...] = ()
 
+    def __hash__(self) -> int:
+        # Not of the schemas in the references: many ways may lead to one of them.
+        return hash((self.kind, self.text, tuple(reference.name for reference in self.references)))
+
     def texts(self) -> dict[str, str]:
         """Return name -> text of all that it refers to. A schema comes after those it needs."""
         found: dict[str, str] = {}
-        for reference in self.references:
-            found.update(reference.schema.texts())
-            found[reference.name] = reference.schema.text
+        self._add_texts(found)
         return found
+
+    def _add_texts(self, found: dict[str, str]) -> None:
+        for reference in self.references:
+            if reference.name not in found:
+                reference.schema._add_texts(found)
+                found[reference.name] = reference.schema.text
 
 
 class SchemaWithId(NamedTuple):
