@@ -58,6 +58,8 @@ _INNER = frozenset(
 _FIELDS = frozenset({"dataclass-args", "model-fields", "typed-dict"})
 _ITEMS = frozenset({"deque", "frozenset", "generator", "list", "set"})
 _NOTHING = object()
+_Part = tuple[Any, Schema, Schema]
+"""A value, its core schema, and the configuration of the model around it."""
 
 
 class _Number(float):
@@ -166,42 +168,48 @@ class _DecimalFinder:
         return _with_quotes(text, indexes).encode()
 
     def _found(self, value: Any, schema: Schema, config: Schema) -> Iterator[int]:
-        """Yield the indexes of the numbers in a value that have to be quoted."""
+        """Yield the indexes of the numbers in a value that have to be quoted.
+
+        Only unions are read recursively, because pydantic reads what Python's stack cannot hold.
+        """
+        todo: list[_Part] = [(value, schema, config)]
+        while todo:
+            value, schema, config = todo.pop()
+            kind = schema["type"]
+            config = schema.get("config", config)
+            if kind == "decimal":
+                if isinstance(value, _Number) and not value.is_exact:
+                    yield value.index
+            elif kind == "tagged-union":
+                yield from self._found_in_tagged_union(value, schema, config)
+            elif kind == "union":
+                yield from self._found_in_union(value, schema, config)
+            else:
+                todo += self._parts(value, schema, config)
+
+    def _parts(self, value: Any, schema: Schema, config: Schema) -> Iterator[_Part]:
+        """Yield the parts of a value, each with its schema."""
         kind = schema["type"]
-        config = schema.get("config", config)
-        if kind == "decimal":
-            if isinstance(value, _Number) and not value.is_exact:
-                yield value.index
-        elif kind == "definition-ref":
-            yield from self._found(value, self._definitions[schema["schema_ref"]], config)
+        if kind == "definition-ref":
+            yield value, self._definitions[schema["schema_ref"]], config
         elif kind in _INNER:
             if not schema.get("custom_init"):
-                yield from self._found(value, schema["schema"], config)
+                yield value, schema["schema"], config
         elif kind == "json-or-python":
-            yield from self._found(value, schema["json_schema"], config)
+            yield value, schema["json_schema"], config
         elif kind in _FIELDS:
-            yield from self._found_in_fields(value, schema, config)
+            yield from self._fields(value, schema, config)
         elif kind in _ITEMS and isinstance(value, list):
             for item in value:
-                yield from self._found(item, schema.get("items_schema", _ANY), config)
+                yield item, schema.get("items_schema", _ANY), config
         elif kind == "tuple" and isinstance(value, list):
             for item, item_schema in zip(value, _items_of(schema, len(value)), strict=False):
-                yield from self._found(item, item_schema, config)
+                yield item, item_schema, config
         elif kind == "dict" and isinstance(value, dict):
             for item in value.values():
-                yield from self._found(item, schema.get("values_schema", _ANY), config)
-        elif kind == "tagged-union":
-            choice = _tagged(value, schema)
-            if choice is None:
-                return
-            found = set(self._found(value, choice, config))
-            # The discriminator may be a function of the user, which may look at any number.
-            if found and _tagged(_with_texts(value, found), schema) is choice:
-                yield from found
-        elif kind == "union":
-            yield from self._found_in_union(value, schema, config)
+                yield item, schema.get("values_schema", _ANY), config
 
-    def _found_in_fields(self, value: Any, schema: Schema, config: Schema) -> Iterator[int]:
+    def _fields(self, value: Any, schema: Schema, config: Schema) -> Iterator[_Part]:
         if not isinstance(value, dict):
             return
         fields = schema["fields"]
@@ -216,8 +224,17 @@ class _DecimalFinder:
                     continue
                 # A key that several fields read is left alone: quotes would have to suit them all.
                 if keys.count(path[0]) == 1:
-                    yield from self._found(part, field["schema"], config)
+                    yield part, field["schema"], config
                 break
+
+    def _found_in_tagged_union(self, value: Any, schema: Schema, config: Schema) -> Iterator[int]:
+        choice = _tagged(value, schema)
+        if choice is None:
+            return
+        found = set(self._found(value, choice, config))
+        # The discriminator may be a function of the user, which may look at any number.
+        if found and _tagged(_with_texts(value, found), schema) is choice:
+            yield from found
 
     def _found_in_union(self, value: Any, schema: Schema, config: Schema) -> Iterator[int]:
         """Yield the numbers in the member that pydantic chooses.

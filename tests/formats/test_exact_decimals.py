@@ -291,6 +291,22 @@ def test_no_number_loses_a_digit(number: str) -> None:
     assert amount.share == float(number)
 
 
+class Chain(BaseModel):
+    value: Decimal
+    below: Chain | None = None
+
+
+def test_a_record_may_be_nested_as_deeply_as_pydantic_reads_it() -> None:
+    text = f'{{"value": {LONG}}}'
+    for _ in range(190):
+        text = f'{{"value": 1, "below": {text}}}'
+    link: Chain | None = decode(Chain, text)
+    while link is not None and link.below is not None:
+        link = link.below
+    assert link is not None
+    assert link.value == EXACT
+
+
 @pytest.mark.parametrize(
     "value",
     [
