@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from math import inf
 from operator import itemgetter
@@ -47,6 +47,12 @@ NO_WRITE_S = 20.0
 """After a failed write, a read proves that the store is back only this much later.
 
 A waiting write is repeated every 5 s and takes 10 s at most. So after this time none is tried.
+"""
+ROWS_AT_ONCE = 100
+"""How many rows one call reads or writes, at most.
+
+A store may take some ms for each row, and has a deadline for each call. A call for all the rows of
+a client with thousands of partitions would miss that each time, and begin with the first row again.
 """
 ATTEMPTS = 5
 """How often a row is read again and written, if unanswered requests of ours keep changing it."""
@@ -260,7 +266,10 @@ class CheckpointRows:
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Checkpoint]:
         """Return partition -> the row that the store has."""
-        return await self.ask(self.store.read(self.group, partitions), is_write=False)
+        found: dict[TopicPartition, Checkpoint] = {}
+        for some in pieces_of(partitions):
+            found |= await self.ask(self.store.read(self.group, some), is_write=False)
+        return found
 
     async def write(self, wanted: Mapping[OwnedRow, Committed]) -> None:
         """Store positions with their states. Partitions that another owner has are discarded.
@@ -277,7 +286,9 @@ class CheckpointRows:
                 # wait: it is written first, and the transaction comes too late.
                 if not owned.is_in_transaction:
                     await locks.enter_async_context(owned.lock)
-            fenced = await self._write(wanted, trackers)
+            fenced: set[TopicPartition] = set()
+            for some in pieces_of(wanted):
+                fenced |= await self._write({owned: wanted[owned] for owned in some}, trackers)
         if fenced and len(fenced) == len(wanted):
             raise CheckpointRefusedError(f"another owner has {', '.join(map(str, sorted(fenced)))}")
 
@@ -387,6 +398,13 @@ class CheckpointRows:
             )
             reasons.append(and_more(reason, len(too_old) - 1))
         return reasons
+
+
+def pieces_of(items: Collection[T]) -> Iterator[list[T]]:
+    """Yield the items in pieces, each for one call to the store."""
+    all_items = list(items)
+    for first in range(0, len(all_items), ROWS_AT_ONCE):
+        yield all_items[first : first + ROWS_AT_ONCE]
 
 
 def _pending_writes(

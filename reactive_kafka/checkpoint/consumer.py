@@ -14,7 +14,7 @@ from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.auto_commit import CommittingConsumer
 from reactive_kafka.broker.client import Connector, Consumer, SomePositionsUnknownError
 from reactive_kafka.broker.client_wrapper import ClientWrapper
-from reactive_kafka.checkpoint.channel_rows import CheckpointRows
+from reactive_kafka.checkpoint.channel_rows import CheckpointRows, pieces_of
 from reactive_kafka.checkpoint.owned_row import ClientPartition, committed_of
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.errors import (
@@ -200,22 +200,25 @@ class CheckpointConsumer(CommittingConsumer):
         in_kafka = await self._in_kafka(partitions) if self._has_group else {}
         if self._has_group:
             await self._check_group_membership(partitions, rows)
-        writes = {
-            partition: _claiming_write(rows.get(partition), in_kafka.get(partition))
-            for partition in partitions
-        }
-        if not all(self._partition(partition).may_claim for partition in partitions):
-            raise NotOwnerError("the assignment is over")
-        refused = await self._rows.ask(self._rows.store.write(self._rows.group, writes))
         found: dict[TopicPartition, Committed | None] = {}
-        for partition, write in writes.items():
-            if partition in refused:
-                continue
-            self._rows.claimed(partition, self._partition(partition), write.checkpoint)
-            found[partition] = committed_of(write.checkpoint)
-            kafka_position = in_kafka.get(partition)
-            if kafka_position is not None:
-                self._found_in_kafka(partition, kafka_position, write.checkpoint.position)
+        refused: set[TopicPartition] = set()
+        for some in pieces_of(partitions):
+            writes = {
+                partition: _claiming_write(rows.get(partition), in_kafka.get(partition))
+                for partition in some
+            }
+            if not all(self._partition(partition).may_claim for partition in partitions):
+                raise NotOwnerError("the assignment is over")
+            refused |= await self._rows.ask(self._rows.store.write(self._rows.group, writes))
+            for partition, write in writes.items():
+                if partition in refused:
+                    continue
+                # It counts even if a later piece fails.
+                self._rows.claimed(partition, self._partition(partition), write.checkpoint)
+                found[partition] = committed_of(write.checkpoint)
+                kafka_position = in_kafka.get(partition)
+                if kafka_position is not None:
+                    self._found_in_kafka(partition, kafka_position, write.checkpoint.position)
         if refused:
             names = ", ".join(map(str, sorted(refused)))
             raise TransientBrokerError(
