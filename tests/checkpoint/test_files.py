@@ -281,6 +281,24 @@ async def test_a_lock_that_another_process_keeps_is_waited_for(tmp_path: Path) -
     assert await FileStore(tmp_path).write("g", NEXT) == frozenset()
 
 
+async def test_a_call_that_was_given_up_writes_no_further_row(tmp_path: Path) -> None:
+    continues = threading.Event()
+
+    def step(name: Step) -> None:
+        if name == "sync":
+            continues.wait(10)
+
+    store = FileStore(tmp_path, step=step, answer_s=0.1)
+    partitions = [TopicPartition("orders", number) for number in range(3)]
+    with pytest.raises(StoreAwayError, match="did not answer"):
+        await store.write("g", {partition: Write(0, OLD) for partition in partitions})
+    continues.set()
+    later = FileStore(tmp_path)
+    # It waits for the lock of the first call.
+    assert await later.write("g", {partitions[0]: Write(0, OLD)}) == {partitions[0]}
+    assert await later.read("g", partitions) == {partitions[0]: OLD}
+
+
 async def test_the_loop_goes_on_while_a_disk_hangs(tmp_path: Path) -> None:
     hangs, goes_on = threading.Event(), threading.Event()
 

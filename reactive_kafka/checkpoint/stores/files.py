@@ -23,6 +23,8 @@ from reactive_kafka.records import TopicPartition
 
 ANSWER_S = 10.0
 """How long a call may take."""
+PATIENCE = 0.8
+"""The share of that time after which a write begins no further row."""
 LONGEST_NAME = 180
 """Bytes of an encoded name. A longer one is cut, and made unique by its hash."""
 LARGEST = 64 * 1024 * 1024
@@ -82,7 +84,9 @@ class FileStore:
     async def write(
         self, group: str, writes: Mapping[TopicPartition, Write]
     ) -> frozenset[TopicPartition]:
-        return await self._in_thread(self._write, group, dict(writes))
+        # This ends before the call is given up, so that an abandoned call does not write.
+        until = time.monotonic() + PATIENCE * self._answer_s
+        return await self._in_thread(self._write, group, dict(writes), until)
 
     async def close(self) -> None:
         """Do nothing: no file is open between calls."""
@@ -90,7 +94,8 @@ class FileStore:
     async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         """Run a call in a thread, and give it up at the deadline.
 
-        The thread of an abandoned call ends by itself, and writes nothing by then.
+        The thread of an abandoned call ends by itself. It may complete the row that it is writing,
+        and begins no other.
         """
         self._threads = self._threads or CapacityLimiter(4)
         try:
@@ -115,14 +120,16 @@ class FileStore:
         return rows
 
     def _write(
-        self, group: str, writes: Mapping[TopicPartition, Write]
+        self, group: str, writes: Mapping[TopicPartition, Write], until: float
     ) -> frozenset[TopicPartition]:
-        with self._opened(group) as folder, self._locked(folder, group):
-            return frozenset(
-                partition
-                for partition in sorted(writes)
-                if not self._write_one(folder, group, partition, writes[partition])
-            )
+        refused = set()
+        with self._opened(group) as folder, self._locked(folder, group, until):
+            for partition in sorted(writes):
+                if time.monotonic() > until:
+                    raise StoreAwayError(f"{self._folder} takes too long to write")
+                if not self._write_one(folder, group, partition, writes[partition]):
+                    refused.add(partition)
+        return frozenset(refused)
 
     def _write_one(self, folder: int, group: str, partition: TopicPartition, write: Write) -> bool:
         if not allows(self._row(folder, group, partition), write):
@@ -185,30 +192,29 @@ class FileStore:
             opened.callback(os.close, folder)
             yield folder
 
-    def _wait_for(self, lock: int, path: Path) -> None:
+    def _wait_for(self, lock: int, path: Path, until: float) -> None:
         """Take the lock. It is polled, because a thread that waits in flock cannot be stopped."""
-        # This ends before the call is given up, so that an abandoned call does not write.
-        patience_s = 0.8 * self._answer_s
-        give_up_at = time.monotonic() + patience_s
+        began = time.monotonic()
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError as error:
-                if time.monotonic() > give_up_at:
-                    text = f"{path} has been locked by another process for {patience_s:g} s"
+                now = time.monotonic()
+                if now > until:
+                    text = f"{path} has been locked by another process for {now - began:.1f} s"
                     raise StoreAwayError(text) from error
             time.sleep(_LOCK_EVERY_S)
 
     @contextmanager
-    def _locked(self, folder: int, group: str) -> Iterator[None]:
+    def _locked(self, folder: int, group: str, until: float) -> Iterator[None]:
         path = self._folder / _encoded(group) / _LOCK
         self._step("lock")
         with _translated_errors(path):
             lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _AS_IT_IS, 0o600, dir_fd=folder)
         try:
             with _translated_errors(path):
-                self._wait_for(lock, path)
+                self._wait_for(lock, path, until)
             yield
         finally:
             # Closing the file releases the lock.
