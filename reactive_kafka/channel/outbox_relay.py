@@ -154,7 +154,7 @@ class ChannelRelay:
         """Return the partitions whose rows this process relays."""
         return frozenset(
             owned.partition
-            for owned in self._rows.owned
+            for owned in self._rows.owned.values()
             if owned.tracker is not None
             and not owned.tracker.is_closed
             and self._rows.is_kept(owned.tracker)

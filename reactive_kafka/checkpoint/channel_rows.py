@@ -119,8 +119,8 @@ class CheckpointRows:
         self.away: str | None = None
         self._answered_at = clock.monotonic()
         self._write_failed_at = -inf
-        # One for each partition that is ours, or was until lately.
-        self.owned: list[OwnedRow] = []
+        # The rows of partitions that are ours, or were until lately.
+        self.owned: dict[TopicPartition, OwnedRow] = {}
         # By the client's name: a client that is made again under its name keeps what it has there.
         self.client_partitions: defaultdict[str, dict[TopicPartition, ClientPartition]] = (
             defaultdict(dict)
@@ -154,7 +154,8 @@ class CheckpointRows:
         self, partition: TopicPartition, owner: ClientPartition, checkpoint: Checkpoint
     ) -> None:
         """Note that a client has claimed a row. Another client that still reads it has lost it."""
-        for earlier in [owned for owned in self.owned if owned.partition == partition]:
+        earlier = self.owned.get(partition)
+        if earlier is not None:
             self._lose(earlier)
             if earlier.tracker is not None and self.is_read_with(earlier.tracker):
                 # At once: the other client may never send a write whose refusal would tell it.
@@ -162,27 +163,28 @@ class CheckpointRows:
         for client in self.clients():
             client.give_up(partition)
         owner.row = OwnedRow(partition, owner, checkpoint)
-        self.owned.append(owner.row)
+        self.owned[partition] = owner.row
 
     def _lose(self, owned: OwnedRow) -> None:
         owned.is_lost = True
         owned.owner.row = None
-        self.owned.remove(owned)
+        del self.owned[owned.partition]
 
     def begin(self, tracker: OffsetTracker, owner: str) -> None:
         """Note that the client named *owner* reads a partition with this tracker from now on."""
-        for owned in self.owned:
-            if owned.partition == tracker.partition and owned.owner.client == owner:
-                verdicts_of(tracker).row = owned
-                stored = owned.checkpoint.position
-                if owned.begin(tracker) and stored is not None:
-                    event = StateDropped(
-                        channel=self.channel,
-                        partition=tracker.partition,
-                        from_offset=stored,
-                        to_offset=tracker.start,
-                    )
-                    self.observer.on(event)
+        owned = self.owned.get(tracker.partition)
+        if owned is None or owned.owner.client != owner:
+            return
+        verdicts_of(tracker).row = owned
+        stored = owned.checkpoint.position
+        if owned.begin(tracker) and stored is not None:
+            event = StateDropped(
+                channel=self.channel,
+                partition=tracker.partition,
+                from_offset=stored,
+                to_offset=tracker.start,
+            )
+            self.observer.on(event)
 
     def fence(self, owned: OwnedRow, found: Checkpoint | None) -> None:
         """Discard the partition: another owner has its row.
@@ -243,7 +245,7 @@ class CheckpointRows:
 
     async def look(self) -> None:
         """Read a row if the store has answered nothing for a while. Readiness shows the result."""
-        used = [owned for owned in self.owned if _is_read(owned)]
+        used = [owned for owned in self.owned.values() if _is_read(owned)]
         if used and self.clock.monotonic() - self._answered_at >= LOOK_S:
             # ask() records the error, and readiness names it.
             with suppress(BrokerError, CorruptCheckpointError):
@@ -369,7 +371,7 @@ class CheckpointRows:
         """
         now = self.clock.monotonic()
         oldest = None
-        for owned in self.owned:
+        for owned in self.owned.values():
             since = owned.note_behind(now)
             if since is not None and (oldest is None or since < oldest):
                 oldest = since
@@ -378,12 +380,12 @@ class CheckpointRows:
     def not_ready(self) -> list[str]:
         """Return why positions are not being stored; empty: they are."""
         reasons = []
-        if self.away is not None and any(_is_read(owned) for owned in self.owned):
+        if self.away is not None and any(map(_is_read, self.owned.values())):
             reasons.append(f"the checkpoint store is away: {self.away}")
         now = self.clock.monotonic()
         max_age_s = self._unsynced_max_age_s
         too_old: list[tuple[float, OwnedRow]] = []
-        for owned in self.owned:
+        for owned in self.owned.values():
             since = owned.note_behind(now)
             if max_age_s and since is not None and now - since > max_age_s:
                 too_old.append((since, owned))

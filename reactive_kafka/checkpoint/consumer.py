@@ -81,7 +81,11 @@ class CheckpointConsumer(CommittingConsumer):
         await self._rows.look()
 
     def _partition(self, partition: TopicPartition) -> ClientPartition:
-        return self._partitions.setdefault(partition, ClientPartition(self._name))
+        known = self._partitions.get(partition)
+        if known is None:
+            known = ClientPartition(self._name)
+            self._partitions[partition] = known
+        return known
 
     async def stop(self) -> None:
         # The rows it has are still written, but it claims none any more.
@@ -207,7 +211,7 @@ class CheckpointConsumer(CommittingConsumer):
                 partition: _claiming_write(rows.get(partition), in_kafka.get(partition))
                 for partition in some
             }
-            if not all(self._partition(partition).may_claim for partition in partitions):
+            if not all(self._partition(partition).may_claim for partition in some):
                 raise NotOwnerError("the assignment is over")
             refused |= await self._rows.ask(self._rows.store.write(self._rows.group, writes))
             for partition, write in writes.items():

@@ -16,6 +16,8 @@ from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.errors import CheckpointRefusedError, TransientBrokerError
 from tests.app.helpers import Recorder, run_in_virtual_time
+from tests.nacks.acknowledgers import make_acknowledger
+from tests.tracking.values import tracker_of
 
 PARTITION = TopicPartition("orders", 0)
 WANTED = Committed(100)
@@ -77,3 +79,30 @@ def test_whose_a_row_is_counts_after_the_last_attempt_too(late: int, last: str) 
         row = row_after_write(arrivals)
         assert row is not None
         assert row[:2] == (3, WANTED.offset)
+
+
+class Compared(TopicPartition):
+    """Counts how often partitions are compared."""
+
+    times = 0
+
+    __hash__ = TopicPartition.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return super().__eq__(other)
+
+
+async def test_each_of_many_partitions_is_claimed_and_begun_without_a_look_at_the_others() -> None:
+    settings = IncomingSettings(name="orders", topics=("orders",), group_id="billing")
+    rows = CheckpointRows(settings, MemoryStore(Rows()), lambda: (), SYSTEM_CLOCK, Recorder())
+    acknowledger, _ = make_acknowledger()
+    trackers = [tracker_of(Compared("orders", number), 5) for number in range(500)]
+    Compared.times = 0
+    for tracker in trackers:
+        rows.claimed(tracker.partition, ClientPartition("orders"), Checkpoint(1, 5))
+    for tracker in trackers:
+        acknowledger.begins(tracker, "orders")
+        rows.begin(tracker, "orders")
+    assert [rows.of(tracker) for tracker in trackers] == list(rows.owned.values())
+    assert Compared.times < 5 * len(trackers)
