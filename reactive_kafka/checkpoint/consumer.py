@@ -19,6 +19,7 @@ from reactive_kafka.checkpoint.owned_row import ClientPartition, committed_of
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.errors import (
     BrokerError,
+    CheckpointRefusedError,
     MetadataTooLargeError,
     NotOwnerError,
     OutcomeUnknownError,
@@ -291,7 +292,9 @@ class CheckpointConsumer(CommittingConsumer):
         for partition in lost:
             self._rows.overtaken(partition, client_partitions[partition])
         if lost:
-            raise NotOwnerError(f"{', '.join(map(str, lost))}: not ours in the checkpoint store")
+            raise CheckpointRefusedError(
+                f"{', '.join(map(str, lost))}: not ours in the checkpoint store"
+            )
         try:
             await self._rows.write(wanted)
         except StoreAwayError as error:

@@ -16,6 +16,7 @@ from reactive_kafka.commit.outcomes import CommitOutcomes
 from reactive_kafka.commit.strategy import NoCommits
 from reactive_kafka.errors import (
     BrokerError,
+    CheckpointRefusedError,
     CommitStrategyError,
     FatalBrokerError,
     MetadataTooLargeError,
@@ -459,8 +460,10 @@ class Committer:
         outcome: Literal["failed", "unknown"] = "unknown" if is_unknown else "failed"
         self.engine.fail(request, is_unknown=is_unknown)
         is_refused = isinstance(error, NotOwnerError)
-        # The answer may be late: it says nothing about an assignment that has come since.
-        if request.generation == self.engine.table.generation:
+        # A store refuses single rows, which says nothing about the other partitions. The answer may
+        # be late: it says nothing about an assignment that has come since.
+        is_of_group = not isinstance(error, CheckpointRefusedError)
+        if is_of_group and request.generation == self.engine.table.generation:
             self.is_owner = not is_refused
         self.facts.outcomes[outcome] += 1
         self._spared_until = self._clock.monotonic() + self._waits.next_s()

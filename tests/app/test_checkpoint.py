@@ -1251,3 +1251,36 @@ async def test_a_write_that_is_on_its_way_at_the_end_is_cancelled_once_and_clean
         await until(lambda: store.writes)
     await asyncio.sleep(1)
     assert store.cleaned == store.writes
+
+
+@in_virtual_time
+async def test_a_partition_whose_row_another_owner_has_does_not_make_the_others_lost() -> None:
+    rows, recorder = Rows(), Recorder()
+    app = app_on(rows, recorder, revoke_grace="5s", concurrency=2)
+    begun = asyncio.Event()
+    continues = asyncio.Event()
+    told: list[tuple[bool, int | None]] = []
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.partition == 1:
+            begun.set()
+            await continues.wait()
+
+    @app.on_revoked("orders")
+    async def gone(partitions: Collection[TopicPartition], lost: bool) -> None:
+        told.append((lost, row(rows, 1).position))
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"", partition=1)
+        await begun.wait()
+        rows.put(GROUP, tp(0), Checkpoint(9))
+        await send(test, b"", partition=0)
+        await until(lambda: recorder.of(CheckpointFenced))
+        asyncio.get_running_loop().call_later(2, continues.set)
+        test.broker.rebalance("billing")
+        await until(lambda: told)
+        # The hook runs after the handler of the other partition, which it waits for.
+        assert continues.is_set()
+        assert told == [(False, None)]
+        await until(lambda: row(rows, 1).position == 1)
