@@ -183,8 +183,9 @@ class App(Decorators):
         await self._start(self._new_run())
 
     def _new_run(self, *, exit_on_failure: bool = False, until_end: bool = False) -> Run:
+        self._check_not_running()
         if self._run is not None:
-            raise RuntimeError("the application is running")
+            self._forget(self._run)
         settings = self.settings
         channels = self.plan
         declared = self.declared
@@ -233,17 +234,27 @@ class App(Decorators):
         run = self._run
         if run is None:
             return
-        run.ask_to_stop(drain=drain)
+        if not run.has_ended:
+            run.ask_to_stop(drain=drain)
         try:
             await run.wait_stopped()
         finally:
             # Another caller may have started the next run meanwhile.
             if run.has_ended and self._run is run:
-                self._run = None
-                self._ended = run.failure
-                if self._settings is not None and self._reading is not None:
-                    # Channels that were added end with the run.
-                    self._settings = self._reading.settings
+                self._forget(run)
+
+    def _forget(self, run: Run) -> None:
+        """Keep of a run that has ended only why it has failed."""
+        self._run = None
+        self._ended = run.failure
+        if self._settings is not None and self._reading is not None:
+            # Channels that were added end with the run.
+            self._settings = self._reading.settings
+
+    def _check_not_running(self) -> None:
+        # A run may have ended with its event loop, without a call of stop().
+        if self._run is not None and not self._run.has_ended:
+            raise RuntimeError("the application is running")
 
     @asynccontextmanager
     async def lifespan(self, _: object = None) -> AsyncIterator[None]:
@@ -406,7 +417,7 @@ class App(Decorators):
         return GroupOffsets(group_id, self.settings, connector)
 
     def _check_decorating(self, decoration: str) -> None:
-        if self._run is not None:
+        if self._run is not None and not self._run.has_ended:
             raise RuntimeError(
                 f"{decoration} while the application is running: decorate before it starts"
             )
@@ -453,8 +464,7 @@ class App(Decorators):
         Raises:
             RuntimeError: It is running.
         """
-        if self._run is not None:
-            raise RuntimeError("the application is running")
+        self._check_not_running()
         names = ("_source", "_overrides", "_connector", "_clock", "_observer", "_fit")
         before = {name: getattr(self, name) for name in names}
         self._connector = connector

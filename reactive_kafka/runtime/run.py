@@ -171,13 +171,17 @@ class Run:
         """Wait for the end. Raises what the run has failed with."""
         # For the type checker.
         assert self._supervisor is not None  # noqa: S101
-        await asyncio.wait([self._supervisor])
-        if not self._supervisor.cancelled():
+        # The event loop of a run that has ended may be closed: nothing of it can be awaited then.
+        if not self.has_ended:
+            await asyncio.wait([self._supervisor])
+        if self._supervisor.done() and not self._supervisor.cancelled():
             self._supervisor.result()
 
     @property
     def has_ended(self) -> bool:
-        """Whether the run is over."""
+        """Whether the run is over, also because its event loop was closed under it."""
+        if self._supervisor is not None and self._supervisor.get_loop().is_closed():
+            return True
         return self._state == "ended"
 
     @property

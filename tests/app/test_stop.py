@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import ChannelClosedError, ConfigError, Message
+from reactive_kafka import App, ChannelClosedError, ConfigError, Message
 from reactive_kafka.events import HandlerAbandoned, HookFailed, StopWaits
 from reactive_kafka.testing import MemoryBroker
 from tests.app.handlers import keep_messages, note_values, take_all
@@ -602,6 +602,49 @@ def test_an_application_can_be_run_on_one_loop_after_another() -> None:
     asyncio.run(once())
     asyncio.run(once())
     assert len(seen) == 2
+
+
+def test_an_application_whose_event_loop_has_ended_without_a_stop_can_be_stopped_and_run_again() -> (
+    None
+):
+    app, seen = make_app(), list[bytes]()
+    note_values(app, seen)
+    app.configure(overrides={"http": {"enabled": False}})
+
+    async def start() -> None:
+        app._connector = make_broker().connector()
+        await app.start()
+        with pytest.raises(RuntimeError, match="the application is running"):
+            await app.start()
+
+    async def stop() -> None:
+        await app.stop()
+        assert not app.facts().started
+
+    async def run() -> None:
+        async with running(app) as test:
+            await send(test, b"")
+            await test.settled()
+
+    # asyncio.run() cancels what still runs at its end.
+    asyncio.run(start())
+    asyncio.run(start())
+    asyncio.run(stop())
+    asyncio.run(start())
+    asyncio.run(run())
+    assert len(seen) == 1
+
+
+async def test_an_application_whose_event_loop_was_closed_can_be_stopped_and_started() -> None:
+    app = App({"http": {"enabled": False}})
+    closed = asyncio.new_event_loop()
+    await asyncio.to_thread(closed.run_until_complete, app.start())
+    with pytest.raises(RuntimeError, match="the application is running"):
+        await app.start()
+    closed.close()
+    await app.stop()
+    async with app:
+        assert app.facts().started
 
 
 @in_virtual_time
