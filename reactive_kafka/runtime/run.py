@@ -32,6 +32,7 @@ from reactive_kafka.planning.channel_plans import IncomingPlan
 from reactive_kafka.runtime.channels import RunChannels
 from reactive_kafka.runtime.end_of_run import EndOfRun
 from reactive_kafka.runtime.forked import no_children
+from reactive_kafka.runtime.jobs import ALONE_S
 from reactive_kafka.runtime.loop import LoopLag, fewer_collections
 from reactive_kafka.runtime.readiness import ReadinessChecks
 from reactive_kafka.runtime.run_plan import RunEnding, RunEnvironment, RunPlan
@@ -158,6 +159,15 @@ class Run:
         """Ask the run to end. It may still be starting."""
         self._drain = self._drain and drain
         self._stop_asked.set()
+
+    def drain_s(self) -> float:
+        """Return how long a stop that begins now may wait for handlers and jobs, at most."""
+        if self.channels is not None:
+            return max(self.channels.drain_timeouts().values(), default=0.0)
+        channels = self._plan.channels
+        timeouts = [plan.settings.drain_timeout_s for plan in channels.incoming.values()]
+        timeouts += [plan.settings.drain_timeout_s for plan in channels.memory.values()]
+        return max(timeouts, default=ALONE_S)
 
     async def wait_asked(self) -> None:
         """Wait until a stop is asked for, or the application fails."""

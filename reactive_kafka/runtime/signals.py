@@ -67,10 +67,7 @@ def run_as_process(
         # The loop calls it, and not the signal handler, which may run between any two lines of code
         # on this loop.
         ask_to_stop = partial(asyncio.get_running_loop().call_soon_threadsafe, run.ask_to_stop)
-        drain_s = max(
-            (channel.drain_timeout_s for channel in settings.incoming.values()), default=0.0
-        )
-        with StopSignals(ask_to_stop, drain_s, lambda: run.lag.last_turn, run.exit_code):
+        with StopSignals(ask_to_stop, run.drain_s, lambda: run.lag.last_turn, run.exit_code):
             await start(run)
             SafeCaller().call(
                 logger.info,
@@ -111,7 +108,8 @@ class StopSignals:
 
     Args:
         stop: Called once, in the signal handler: it may only ask for a stop.
-        drain_s: How long the stop may take to drain.
+        drain_s: Returns how long the stop may take to drain. Called in the signal handler, because
+            channels may have been added since the start.
         last_turn: Returns when the event loop turned last (monotonic).
         code: Returns the exit code. Called in another thread if the stop does not end.
     """
@@ -119,7 +117,7 @@ class StopSignals:
     def __init__(
         self,
         stop: Callable[[], object],
-        drain_s: float,
+        drain_s: Callable[[], float],
         last_turn: Callable[[], float],
         code: Callable[[], int] = lambda: 0,
     ) -> None:
@@ -155,15 +153,18 @@ class StopSignals:
         if self._asked:
             exit_now(1)
         self._asked = True
-        threading.Thread(target=self._watch, name="exit watchdog", daemon=True).start()
+        watch = partial(self._watch, time.monotonic() + self._drain_s())
+        threading.Thread(target=watch, name="exit watchdog", daemon=True).start()
         self._stop()
 
-    def _watch(self) -> None:
+    def _watch(self, deadline: float) -> None:
         """End the process if the event loop does not end it in time.
 
         A handler may block the loop, or a client may not close.
+
+        Args:
+            deadline: The end of the drain (monotonic).
         """
-        deadline = time.monotonic() + self._drain_s
         while not self._over.wait(0.1):
             now = time.monotonic()
             is_blocked = now - self._last_turn() > BLOCKED_S

@@ -1,0 +1,103 @@
+"""A process that is asked to end: how long it has, and what ends it all the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# The last commit and closing get half a second, so that the tests are short.
+BEGIN = """
+import asyncio, os, signal
+from reactive_kafka import App
+from reactive_kafka.runtime import signals
+from reactive_kafka.testing import MemoryBroker
+
+signals.CLOSING_S = 0.5
+"""
+
+JOB = """
+app = App({"http": {"enabled": False}})
+
+@app.every("100ms")
+async def count():
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(2)
+    print("done")
+
+app.run()
+"""
+
+MEMORY_CHANNEL = """
+app = App({"http": {"enabled": False}, "memory": {"steps": {}}})
+steps = app.emitter("steps")
+
+@app.on_start
+async def begin():
+    app.first = asyncio.create_task(send())
+
+async def send():
+    await steps.send(1)
+
+@app.incoming("steps")
+async def step(number: int):
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(2)
+    print("done")
+
+app.run()
+"""
+
+ADDED_CHANNEL = """
+orders = {"topic": "orders", "group_id": "g", "value_deserializer": "bytes"}
+app = App(
+    {
+        "http": {"enabled": False},
+        "incoming": {"orders": {**orders, "drain_timeout": "0s", "auto_offset_reset": "earliest"}},
+    }
+)
+broker = MemoryBroker()
+broker.produce("later", b"")
+app._connector = broker.connector()
+
+@app.incoming("orders")
+async def order(value: bytes): ...
+
+async def later(value: bytes):
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(2)
+    print("done")
+
+@app.on_start
+async def begin():
+    app.first = asyncio.create_task(add())
+
+async def add():
+    await asyncio.sleep(0.1)
+    settings = {**orders, "topic": "later", "group_id": "h", "auto_offset_reset": "earliest"}
+    await app.add_channel("later", settings, later)
+
+app.run()
+"""
+
+
+def run(text: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", BEGIN + text],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+
+
+@pytest.mark.parametrize("text", [JOB, MEMORY_CHANNEL, ADDED_CHANNEL])
+def test_a_process_waits_at_its_end_for_jobs_memory_channels_and_channels_added_later(
+    text: str,
+) -> None:
+    ended = run(text)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "done\n", ended.stderr
