@@ -83,16 +83,20 @@ class CommitEngine:
     def end_request(self) -> None:
         """The assignment is over: the request in flight says nothing about the next one.
 
-        It may still be stored for partitions that stay, and without a group for all of them: no
-        broker refuses it there.
+        Its answer counts on if all of its partitions stay. Otherwise it may still be stored for
+        those that do, and without a group for all of them: no broker refuses it there.
         """
         request = self._in_flight
+        if request is None:
+            return
+        staying = [pending for pending in request.due if self.table.has(pending.tracker)]
+        if self.table.is_static:
+            self._note_unknown(request.due)
+        elif len(staying) == len(request.due):
+            return
+        else:
+            self._note_unknown(staying)
         self._in_flight = None
-        if request is not None:
-            is_static = self.table.is_static
-            self._note_unknown(
-                pending for pending in request.due if is_static or self.table.has(pending.tracker)
-            )
 
     # -- what is settled and not stored
 

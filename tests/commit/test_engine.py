@@ -386,11 +386,26 @@ def test_an_unknown_commit_of_a_partition_that_stays_is_feared_in_the_next_gener
     assert ends_doubts(engine, 0.0)[-1] == 65.0
 
 
-def test_a_request_on_its_way_may_be_stored_late_for_what_stays_in_a_rebalance() -> None:
+def test_the_answer_to_a_request_counts_after_a_rebalance_if_its_partitions_stay() -> None:
     engine = engine_with(A)
     engine.trackers[A].settle(0)
-    plan_of(engine, 0.0)
+    request = plan_of(engine, 0.0)
     engine.begin(2, [B])
+    engine.trackers[A].settle(1)
+    # It is on its way, and a second one could overtake it.
+    assert engine.plan(1.0) is None
+    engine.fail(request, is_unknown=True)
+    engine.confirm(plan_of(engine, 2.0), 2.0)
+    assert ends_doubts(engine, 0.0)[-1] == 62.0
+
+
+def test_a_request_on_its_way_may_be_stored_late_for_what_stays_when_others_go() -> None:
+    engine = engine_with(A, B)
+    engine.trackers[A].settle(0)
+    engine.trackers[B].settle(0)
+    plan_of(engine, 0.0)
+    engine.table.revoke([B])
+    engine.begin(2, [])
     engine.trackers[A].settle(1)
     engine.confirm(plan_of(engine, 1.0), 1.0)
     assert ends_doubts(engine, 0.0)[-1] == 61.0

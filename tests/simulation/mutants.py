@@ -494,14 +494,20 @@ MUTANTS = (
     Mutant(
         "without a group a request on its way is forgotten at the end",
         ENGINE,
-        "if is_static or self.table.has(pending.tracker)",
-        "if self.table.has(pending.tracker)",
+        "            self._note_unknown(request.due)\n        elif",
+        "            self._note_unknown(staying)\n        elif",
     ),
     Mutant(
         "a request on its way is forgotten when an incremental assignment comes",
         ENGINE,
-        "if is_static or self.table.has(pending.tracker)",
-        "if is_static",
+        "        elif len(staying) == len(request.due):\n            return\n",
+        "",
+    ),
+    Mutant(
+        "a request on its way is forgotten for what stays when other partitions go",
+        ENGINE,
+        "            self._note_unknown(staying)\n        self._in_flight = None\n",
+        "            pass\n        self._in_flight = None\n",
     ),
     Mutant(
         "a generation ends the fear of a late commit of what stays",
