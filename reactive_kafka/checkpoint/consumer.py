@@ -35,6 +35,12 @@ from reactive_kafka.tracking.metadata.codec import as_in_kafka
 BACKOFF = Backoff(0.25, 5.0)
 """How soon a store that was away is asked again where reading begins."""
 
+CLAIMING_S = 10.0
+"""After so long no further rows are claimed for one question. The next one claims the others.
+
+A rebalance waits for the first question of an assignment.
+"""
+
 KAFKA_DEADLINE_S = 5.0
 """How long a commit to Kafka may take."""
 
@@ -207,7 +213,13 @@ class CheckpointConsumer(CommittingConsumer):
             await self._check_group_membership(partitions, rows)
         found: dict[TopicPartition, Committed | None] = {}
         refused: set[TopicPartition] = set()
+        until = self._rows.clock.monotonic() + CLAIMING_S
         for some in pieces_of(partitions):
+            if self._rows.clock.monotonic() >= until:
+                raise TransientBrokerError(
+                    f"the rows of {len(found)} of {len(partitions)} partitions are claimed in the "
+                    f"checkpoint store after {CLAIMING_S:g} s, and the others follow"
+                )
             writes = {
                 partition: _claiming_write(rows.get(partition), in_kafka.get(partition))
                 for partition in some

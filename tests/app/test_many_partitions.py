@@ -11,11 +11,13 @@ from typing import Any
 
 from reactive_kafka import Checkpoint, Message, TopicPartition
 from reactive_kafka.errors import StoreAwayError
+from reactive_kafka.events import PositionsUnknown
 from reactive_kafka.testing import TestApp
 from tests.app.brokers import BrokerWithWrappedConsumers, WrappedConsumer
 from tests.app.checkpoints import MemoryStore, Rows, Write, app_on
 from tests.app.handlers import keep_messages
 from tests.app.helpers import (
+    Recorder,
     facts,
     in_virtual_time,
     make_app,
@@ -104,7 +106,7 @@ class OneByOne(MemoryStore):
     async def _take_time(self, rows: int) -> None:
         try:
             async with asyncio.timeout(self.deadline_s):
-                await asyncio.sleep(0.05 * rows)
+                await asyncio.sleep(0.06 * rows)
         except TimeoutError:
             raise StoreAwayError("it did not answer in time") from None
 
@@ -118,8 +120,8 @@ def position_in(rows: Rows, partition: int) -> int | None:
 async def test_the_rows_of_many_partitions_are_claimed_and_written_though_each_takes_its_time() -> (
     None
 ):
-    rows = Rows()
-    app = app_on(rows)
+    rows, recorder = Rows(), Recorder()
+    app = app_on(rows, recorder)
     store = OneByOne(rows)
     app._stores = lambda _: store
 
@@ -132,4 +134,7 @@ async def test_the_rows_of_many_partitions_are_claimed_and_written_though_each_t
             await send(test, b"", partition=partition)
         await until(lambda: all(position_in(rows, number) == 1 for number in range(300)), 300)
         await until(lambda: app.health().ready.is_up, 60)
+    # A rebalance would have waited no longer.
+    (unknown,) = recorder.of(PositionsUnknown)
+    assert "200 of 300 partitions are claimed in the checkpoint store after 10 s" in unknown.reason
     await broker.close()
