@@ -17,6 +17,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Collection, Mapping
+from enum import Enum
 from typing import Any, TypeVar
 
 from pydantic_core import from_json
@@ -242,7 +243,11 @@ def _is_literal(schema: Schema) -> bool:
 
 def _is_enum(schema: Schema) -> bool:
     kinds = {type(member.value) for member in schema["members"]}
-    return _has_only(schema, "cls", "members", "sub_type") and kinds in ({str}, {int})
+    if not _has_only(schema, "cls", "members", "sub_type"):
+        return False
+    # Pydantic asks _missing_() of no number beyond 64 bits with a sign, and msgspec does.
+    is_strict = schema["cls"]._missing_.__func__ is Enum._missing_.__func__  # type: ignore[attr-defined]
+    return kinds == {str} or (kinds == {int} and is_strict)
 
 
 def _is_default(schema: Schema) -> bool:

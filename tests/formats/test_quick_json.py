@@ -394,6 +394,19 @@ class Odd(enum.Enum):
     TEXT = "a"
 
 
+class Permits(enum.IntFlag):
+    READ = 1
+    WRITE = 2
+
+
+class AnyNumber(enum.Enum):
+    ONE = 1
+
+    @classmethod
+    def _missing_(cls, value: object) -> AnyNumber:
+        return cls.ONE
+
+
 UNLIKE = (
     datetime,
     time,
@@ -418,6 +431,8 @@ UNLIKE = (
     Abstract,
     HoldsDefaults,
     Odd,
+    Permits,
+    AnyNumber,
     list[WithNote],
     int | list[int],
     date | datetime,
@@ -442,6 +457,17 @@ def test_what_is_read_alike_is_read_by_msgspec(payload_type: object) -> None:
 @pytest.mark.parametrize("payload_type", UNLIKE)
 def test_what_is_not_is_left_to_pydantic(payload_type: object) -> None:
     assert quick(payload_type) is None
+
+
+@pytest.mark.parametrize("kind", [Permits, AnyNumber])
+def test_a_number_beyond_64_bits_is_no_member_of_an_enum_that_takes_any(kind: object) -> None:
+    texts = set()
+    for decode in (with_msgspec(kind), without_msgspec(kind)):
+        assert decode(b"9223372036854775807")
+        with pytest.raises(DecodeError) as refused:
+            decode(b"9223372036854775808")
+        texts.add(str(refused.value))
+    assert len(texts) == 1
 
 
 def boxed(payload_type: object) -> list[object]:
