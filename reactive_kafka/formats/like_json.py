@@ -107,6 +107,11 @@ class _Rewriter:
         if kind == "model" and new is not schema and schema.get("custom_init"):
             # The model's own __init__ calls the validator of the class, not this one.
             return self._read_as_json(schema, new, config, has_json_form)
+        if kind == "dict" and "keys_schema" in schema:
+            key = schema["keys_schema"]
+            if is_strict or _is_strict(key, config):
+                return {**new, "keys_schema": self._key(key, config)}
+            return new
         if not is_strict:
             return new
         if kind in _TEXTS or _has_members(schema):
@@ -115,8 +120,6 @@ class _Rewriter:
             return self._read_as_json(schema, new, config, has_json_form)
         if kind in _FROM_OTHERS and (kind != "model" or schema.get("strict")):
             return {**new, "strict": False}
-        if kind == "dict" and "keys_schema" in schema:
-            return {**new, "keys_schema": self._key(schema["keys_schema"], config)}
         return new
 
     def _with_new_parts(self, schema: Schema, config: Config) -> Schema:

@@ -234,6 +234,13 @@ def test_a_type_may_be_strict_alone(part: Any) -> None:
         assert_alike(model, value)
 
 
+@pytest.mark.parametrize("part", [int, float, bool, str, uuid.UUID, date, Level])
+def test_the_keys_of_a_dict_may_be_strict_alone(part: Any) -> None:
+    model = model_for(payload_type_of(dict[Annotated[part, Strict()], int]))
+    for key in ("1", "1.0", "true", "x", ID, "2026-01-01"):
+        assert_alike(model, {key: 1})
+
+
 @pytest.mark.parametrize(
     ("annotation", "value"),
     [
