@@ -36,6 +36,9 @@ from reactive_kafka.formats.registered.ecma_patterns import PatternError, transl
         (r"^[\D]$", ["a", "٣"], ["1"]),
         (r"^\s$", [" ", "\t", "\u00a0", "\ufeff", "\u2028"], ["\x1c", "\x85", "a"]),
         (r"^\S$", ["\x1c", "a"], ["\ufeff", " "]),
+        # Of a text without characters Python's \B says the opposite.
+        (r"^\B", ["", "-a"], ["a"]),
+        (r"a\B.", ["ab", "aba"], ["", "a b"]),
         (r"^abc$", ["abc"], ["abc\n", "xabc"]),
         (r"^.$", ["a", "\U0001f600", "\x85"], ["\n", "\r", "\u2028", ""]),
         (r"a\/b", ["a/b"], ["ab"]),

@@ -214,7 +214,8 @@ class _Translation:
         """Translate what a backslash outside of a class begins."""
         sign = self._next("a backslash ends it")
         if sign in "bB":
-            return rf"(?a:\{sign})"
+            # Python's own \B is false in an empty text.
+            return r"(?a:\b)" if sign == "b" else r"(?!(?a:\b))"
         if sign in "AZz":
             return r"\A" if sign == "A" else r"\Z"
         if sign == "k":
