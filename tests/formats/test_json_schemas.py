@@ -492,6 +492,29 @@ def test_patterns_are_those_of_ecma(draft: str) -> None:
     assert not fits(where, {"y/": "abcd"})
 
 
+@pytest.mark.parametrize("draft", DRAFTS)
+def test_multiples_are_those_of_the_numbers_as_they_are_written(draft: str) -> None:
+    where = source(
+        {
+            "$schema": DRAFTS[draft],
+            "properties": {
+                "price": {"type": "number", "multipleOf": 0.01},
+                "grams": {"type": "number", "multipleOf": 2.5e-7},
+                "dozens": {"type": "integer", "multipleOf": 12},
+            },
+        }
+    )
+    for price in (0.07, 4.35, 19.99, -0.29, 1e22, 1e308, 3, 10**400, 123456789.01):
+        assert fits(where, {"price": price}), price
+    for price in (0.075, 19.995, 1e-9, 1234567.891, float("nan"), float("inf"), True):
+        assert not fits(where, {"price": price}), price
+    assert fits(where, {"grams": 7.5e-7, "dozens": 144})
+    assert not fits(where, {"grams": 3e-7})
+    assert not fits(where, {"dozens": 13})
+    price = "properties/price/multipleOf: multipleOf 0.01 refuses the data at price"
+    assert refusal(where, {"price": 0.005}).endswith(price)
+
+
 def test_a_reference_by_way_of_a_pattern_is_followed() -> None:
     where = source(
         {

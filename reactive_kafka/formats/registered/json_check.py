@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -136,7 +138,12 @@ class _Variant:
             if "$schema" in subschema and named_draft is draft:
                 # With this key jsonschema would use its own class instead of the extended one.
                 del subschema["$schema"]
-        extended = validators.extend(draft, {"$ref": _following(draft.VALIDATORS["$ref"])})
+        own = {"$ref": _following(draft.VALIDATORS["$ref"])}
+        # Draft 3 has another name for it.
+        for keyword in ("multipleOf", "divisibleBy"):
+            if keyword in draft.VALIDATORS:
+                own[keyword] = _multiple_of
+        extended = validators.extend(draft, own)
         self.validator = extended(document, registry=documents.registry)
 
     def reason(self, error: Any) -> str:
@@ -243,6 +250,30 @@ class _Variant:
             self.unchecked.append(Unchecked(pattern, "/".join([*path, keyword]), str(error)))
         self._written[new] = pattern
         return new
+
+
+def _multiple_of(validator: Any, unit: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    """Check ``multipleOf`` by the digits of the numbers, not by doubles.
+
+    Jsonschema divides doubles, and 19.99 / 0.01 is not a whole number.
+    """
+    from jsonschema.exceptions import ValidationError
+
+    if validator.is_type(instance, "number") and not _is_multiple(instance, unit):
+        yield ValidationError("not a multiple")
+
+
+def _is_multiple(number: Any, unit: Any) -> bool:
+    if isinstance(number, int) and isinstance(unit, int):
+        return number % unit == 0
+    if isinstance(number, float) and not math.isfinite(number):
+        return False
+    return (_as_written(number) / _as_written(unit)).denominator == 1
+
+
+def _as_written(number: Any) -> Fraction:
+    # The text of a double has the digits that it was written with.
+    return Fraction(number if isinstance(number, int) else str(number))
 
 
 def _following(keyword: Any) -> Any:
