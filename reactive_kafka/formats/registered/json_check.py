@@ -138,7 +138,7 @@ class _Variant:
             if "$schema" in subschema and named_draft is draft:
                 # With this key jsonschema would use its own class instead of the extended one.
                 del subschema["$schema"]
-        own = {"$ref": _following(draft.VALIDATORS["$ref"])}
+        own = {"$ref": _following(draft.VALIDATORS["$ref"]), "uniqueItems": _unique_items}
         # Draft 3 has another name for it.
         for keyword in ("multipleOf", "divisibleBy"):
             if keyword in draft.VALIDATORS:
@@ -274,6 +274,29 @@ def _is_multiple(number: Any, unit: Any) -> bool:
 def _as_written(number: Any) -> Fraction:
     # The text of a double has the digits that it was written with.
     return Fraction(number if isinstance(number, int) else str(number))
+
+
+def _unique_items(validator: Any, is_unique: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    """Check ``uniqueItems`` in one pass.
+
+    Jsonschema compares each item with each other one, which holds up the event loop for seconds.
+    """
+    from jsonschema.exceptions import ValidationError
+
+    if not is_unique or not validator.is_type(instance, "array"):
+        return
+    if len({_comparable(item) for item in instance}) < len(instance):
+        yield ValidationError("not unique")
+
+
+def _comparable(value: Any) -> Any:
+    """Return what has a hash, and equals that of another value if JSON Schema calls both equal."""
+    if isinstance(value, dict):
+        return "object", frozenset((name, _comparable(item)) for name, item in value.items())
+    if isinstance(value, list):
+        return "array", tuple(map(_comparable, value))
+    # To Python True is 1.
+    return ("boolean", value) if isinstance(value, bool) else value
 
 
 def _following(keyword: Any) -> Any:
