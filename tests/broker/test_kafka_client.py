@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import socket
 from asyncio import IncompleteReadError
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,6 +25,7 @@ from reactive_kafka.broker.aiokafka.kafka_client import KafkaClient
 from reactive_kafka.broker.aiokafka.metadata_requests import metadata_request
 from reactive_kafka.broker.aiokafka.pacing import RefusedConnections
 from reactive_kafka.broker.aiokafka.producer_client import ProducerClient, create_producer
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.broker.wire import codec
 from reactive_kafka.broker.wire.definitions import (
     API_VERSIONS,
@@ -32,7 +34,10 @@ from reactive_kafka.broker.wire.definitions import (
     REQUEST_HEADER,
 )
 from reactive_kafka.broker.wire.schema import Api
+from reactive_kafka.errors import FatalBrokerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.subscription import Topics
+from tests.broker.members import Member
 from tests.config.values import secret_of
 
 PATIENCE_S = 10.0
@@ -472,3 +477,44 @@ async def test_the_producer_uses_our_client_for_everything(broker: ScriptedBroke
         )
     finally:
         await producer.stop()
+
+
+# How a start of a consumer ends half way: the broker that the bootstrap server names is not there,
+# the caller gives up while it is asked, or the settings turn out to be wrong.
+HALF_WAY = {
+    "nobody is there": ({}, TransientBrokerError),
+    "the caller gives up": ({}, TimeoutError),
+    "no such assignor": ({"assignors": ["nobodys:assignor"]}, FatalBrokerError),
+}
+
+
+@pytest.mark.parametrize("how", HALF_WAY)
+async def test_a_consumer_whose_start_ends_half_way_leaves_no_task_and_no_connection(
+    broker: ScriptedBroker, how: str
+) -> None:
+    away = ScriptedBroker()
+    broker.cluster = [away]
+    before = asyncio.all_tasks()
+    properties, error = HALF_WAY[how]
+    consumer = KafkaConnector(broker.address).consumer(
+        name="orders", subscription=Topics(("orders",)), group_id="g", properties=properties
+    )
+    # It accepts connections, and says nothing.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        away.host, away.port = silent.getsockname()
+        if how == "nobody is there":
+            silent.close()
+        with pytest.raises(error):
+            async with asyncio.timeout(1 if how == "the caller gives up" else PATIENCE_S):
+                await consumer.start(Member(consumer))
+        assert await all_ended(before, broker)
+
+
+async def all_ended(before: set[asyncio.Task[Any]], broker: ScriptedBroker) -> bool:
+    """Return whether all tasks but those before, and all connections, end soon."""
+    for _ in range(100):
+        # The broker has a task for each connection.
+        if not asyncio.all_tasks() - before and not broker.writers:
+            return True
+        await asyncio.sleep(0.01)
+    return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, within
@@ -132,15 +132,13 @@ def _unknown(client: Any, partitions: Collection[TopicPartition]) -> list[TopicP
     ]
 
 
-async def know_topics(
-    client: Any, topics: Collection[str], stop: Callable[[], Awaitable[None]]
-) -> None:
-    """Make a client fetch the metadata of these topics. If that fails, call *stop* and raise."""
-    try:
-        await within(CALL_DEADLINE_S, client.set_topics(topics), "asking for the topics")
-    except BaseException:
-        await stop()
-        raise
+async def know_topics(client: Any, topics: Collection[str]) -> None:
+    """Make a client fetch the metadata of these topics.
+
+    Raises:
+        TransientBrokerError: No broker has answered.
+    """
+    await within(CALL_DEADLINE_S, client.set_topics(topics), "asking for the topics")
 
 
 def partitions_of(client: Any, topics: Collection[str]) -> set[TopicPartition]:

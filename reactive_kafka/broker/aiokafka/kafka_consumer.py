@@ -169,8 +169,19 @@ class AiokafkaConsumer(KafkaQueries):
         self._to_close = client
         self._metrics = MetricsRequests(client, self._counts, self._member_id)
         await connect(client, client.bootstrap, arguments, self.stop)
+        try:
+            await self._begin(client, settings, listener)
+        except BaseException:
+            # The caller makes another consumer, and does not stop one that has not started.
+            await self.stop()
+            raise
+
+    async def _begin(
+        self, client: KafkaClient, settings: FetchSettings, listener: RebalanceListener
+    ) -> None:
+        """Begin to fetch, and get partitions: as a member, or at once."""
         if self._whole_topics:
-            await know_topics(client, self._subscription.topics, self.stop)
+            await know_topics(client, self._subscription.topics)
         # With an empty list it asks for the metadata of all topics, for a pattern.
         client.set_topics(list(self._subscription.topics))
         self._client = client
