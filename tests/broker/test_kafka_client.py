@@ -518,3 +518,17 @@ async def all_ended(before: set[asyncio.Task[Any]], broker: ScriptedBroker) -> b
             return True
         await asyncio.sleep(0.01)
     return False
+
+
+async def test_an_address_that_a_broker_names_and_nobody_answers_at_is_in_the_error(
+    broker: ScriptedBroker,
+) -> None:
+    away = ScriptedBroker()
+    broker.cluster = [away]
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        away.host, away.port = closed.getsockname()
+    consumer = KafkaConnector(broker.address).consumer(
+        name="orders", subscription=Topics(("orders",)), group_id="g", properties={}
+    )
+    with pytest.raises(TransientBrokerError, match=away.address):
+        await consumer.start(Member(consumer))

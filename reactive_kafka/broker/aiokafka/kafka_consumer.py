@@ -260,7 +260,11 @@ class AiokafkaConsumer(KafkaQueries):
         configured = configured_protocol(self._protocol, self._assignors)
         if configured is not None:
             return configured
-        features = await cluster_features(client)
+        try:
+            features = await cluster_features(client)
+        except TransientBrokerError as error:
+            # A broker at the bootstrap address has answered. The one that it names may be away.
+            raise TransientBrokerError(f"{error}{why_away(client)}") from error.__cause__
         return CONSUMER if has_consumer_protocol(features) else CLASSIC
 
     def _consumer_settings(self, group_id: str) -> ConsumerMemberSettings:
