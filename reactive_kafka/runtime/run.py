@@ -101,6 +101,8 @@ class Run:
         # Names of tasks that have ignored their cancellation and are left behind.
         self.left: list[str] = []
         self._supervisor: asyncio.Task[None] | None = None
+        # Cuts the start off that is under way. None: none is.
+        self._start_limit: asyncio.Timeout | None = None
         # None until every on_start hook has returned.
         self.channels: RunChannels | None = None
         self.connector: Connector | None = None
@@ -121,8 +123,9 @@ class Run:
         try:
             await asyncio.wait([started, self._supervisor], return_when=asyncio.FIRST_COMPLETED)
             if not started.done():
-                # The supervisor has failed. This raises its error.
+                # The supervisor has failed, and this raises its error. Or a stop has cut it off.
                 await self._supervisor
+                return
         except asyncio.CancelledError:
             # Clients may be members by now. Without a stop they would stay in their groups until
             # their sessions end.
@@ -156,9 +159,19 @@ class Run:
         return self.channels.add(plan)
 
     def ask_to_stop(self, drain: bool = True) -> None:
-        """Ask the run to end. It may still be starting."""
+        """Ask the run to end. A start that goes on has as long as handlers have in a stop."""
         self._drain = self._drain and drain
         self._stop_asked.set()
+        self._limit_start()
+
+    def _limit_start(self) -> None:
+        """Bound the rest of the start: a hook of the application may never end."""
+        limit = self._start_limit
+        if limit is None or limit.expired():
+            return
+        until = asyncio.get_running_loop().time() + (self.drain_s() if self._drain else 0.0)
+        before = limit.when()
+        limit.reschedule(until if before is None else min(before, until))
 
     def drain_s(self) -> float:
         """Return how long a stop that begins now may wait for handlers and jobs, at most."""
@@ -275,13 +288,25 @@ class Run:
                     self._plan, self._environment, services, self._dependencies, self._failed
                 )
 
-            await run_start_hooks(self._plan.hooks.start, self._context, then=make)
-            # The last hook is followed by make().
-            assert self.channels is not None  # noqa: S101
-            tasks.start(self.lag.measure, "loop lag", self._failed)
-            await self._dependencies.open(self._failed, tasks.is_ending)
-            await self.channels.start()
-            self._readiness.start(tasks, self._context, self._failed)
+            try:
+                async with asyncio.timeout(None) as self._start_limit:
+                    if self._stop_asked.is_set():
+                        self._limit_start()
+                    await run_start_hooks(self._plan.hooks.start, self._context, then=make)
+                    # The last hook is followed by make().
+                    assert self.channels is not None  # noqa: S101
+                    tasks.start(self.lag.measure, "loop lag", self._failed)
+                    await self._dependencies.open(self._failed, tasks.is_ending)
+                    await self.channels.start()
+                    self._readiness.start(tasks, self._context, self._failed)
+            except TimeoutError:
+                if self._start_limit is None or not self._start_limit.expired():
+                    raise
+                text = "the start is cut off: it has not ended, and the application is to stop"
+                self._log.call(logger.warning, text)
+                return
+            finally:
+                self._start_limit = None
             self._change("started")
             started.set_result(None)
             if self._end_of_run is not None:

@@ -69,17 +69,8 @@ def run_as_process(
         ask_to_stop = partial(asyncio.get_running_loop().call_soon_threadsafe, run.ask_to_stop)
         with StopSignals(ask_to_stop, run.drain_s, lambda: run.lag.last_turn, run.exit_code):
             await start(run)
-            SafeCaller().call(
-                logger.info,
-                "started: configuration %s, brokers %s, %d incoming and %d outgoing channels, "
-                "HTTP %s",
-                settings.source,
-                # These are hosts and ports, and no secrets.
-                settings.bootstrap_servers,
-                len(settings.incoming),
-                len(settings.outgoing),
-                run.http_text,
-            )
+            if not run.has_ended:
+                _tell_started(settings, run)
             await run.wait_asked()
             await stop()
         return run
@@ -92,6 +83,19 @@ def run_as_process(
             exit_now(code)
     if code:
         raise SystemExit(code)
+
+
+def _tell_started(settings: Settings, run: Run) -> None:
+    SafeCaller().call(
+        logger.info,
+        "started: configuration %s, brokers %s, %d incoming and %d outgoing channels, HTTP %s",
+        settings.source,
+        # These are hosts and ports, and no secrets.
+        settings.bootstrap_servers,
+        len(settings.incoming),
+        len(settings.outgoing),
+        run.http_text,
+    )
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
-from reactive_kafka import App, ChannelClosedError, ConfigError, Message
+from reactive_kafka import App, ChannelClosedError, ConfigError, Depends, Message
 from reactive_kafka.events import HandlerAbandoned, HookFailed, StopWaits
 from reactive_kafka.testing import MemoryBroker
 from tests.app.handlers import keep_messages, note_values, take_all
@@ -534,6 +534,82 @@ async def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
+    assert await tasks_left() == set()
+
+
+@in_virtual_time
+@pytest.mark.parametrize(("drain", "took_s"), [(True, 12.0), (False, 0.0)])
+async def test_a_stop_cuts_off_a_start_hook_that_never_ends(drain: bool, took_s: float) -> None:
+    app = make_app(drain_timeout="12s")
+    cleaned_up = list[float]()
+
+    @app.on_start
+    async def hook() -> None:
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            await asyncio.sleep(0.5)
+            cleaned_up.append(now())
+
+    app.configure(overrides={"http": {"enabled": False}})
+    starting = asyncio.ensure_future(app.start())
+    await asyncio.sleep(1)
+    began = now()
+    # The second call does not put the end off.
+    await asyncio.gather(app.stop(drain=drain), stop_later(app))
+    await starting
+    assert cleaned_up == [pytest.approx(began + took_s + 0.5, abs=0.01)]
+    assert await tasks_left() == set()
+    assert not app.facts().started
+
+
+async def stop_later(app: App) -> None:
+    await asyncio.sleep(0.1)
+    await app.stop()
+
+
+@in_virtual_time
+async def test_a_start_that_ends_in_time_is_stopped_in_order() -> None:
+    app = make_app(drain_timeout="12s")
+    seen = list[str]()
+
+    @app.on_start
+    async def hook() -> None:
+        await asyncio.sleep(10)
+        seen.append("opened")
+
+    @app.before_stop
+    async def close() -> None:
+        seen.append("closed")
+
+    app._connector = make_broker().connector()
+    app.configure(overrides={"http": {"enabled": False}})
+    starting = asyncio.ensure_future(app.start())
+    await asyncio.sleep(1)
+    await app.stop()
+    await starting
+    assert seen == ["opened", "closed"]
+
+
+@in_virtual_time
+async def test_a_dependency_that_is_never_made_does_not_hold_up_a_stop() -> None:
+    app = make_app(drain_timeout="12s")
+
+    async def pool() -> int:
+        await asyncio.sleep(3_600)
+        return 1
+
+    @app.incoming("orders")
+    async def handle(value: bytes, pool: Annotated[int, Depends(pool, scope="app")]) -> None: ...
+
+    app._connector = make_broker().connector()
+    app.configure(overrides={"http": {"enabled": False}})
+    starting = asyncio.ensure_future(app.start())
+    await asyncio.sleep(1)
+    began = now()
+    await app.stop()
+    await starting
+    assert now() - began == pytest.approx(12, abs=0.1)
     assert await tasks_left() == set()
 
 
