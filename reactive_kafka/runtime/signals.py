@@ -31,6 +31,8 @@ HANGUP = getattr(signal, "SIGHUP", None)
 SIGNALS = tuple(filter(None, (signal.SIGTERM, signal.SIGINT, HANGUP)))
 BLOCKED_S = 2.0
 """An event loop that has not turned for this long counts as blocked."""
+FLUSHED_S = 1.0
+"""How long the last output of a process may take."""
 CLOSING_S = 15.0
 """How long the last commit, leaving the group and closing the clients may take after the drain."""
 
@@ -175,18 +177,30 @@ class StopSignals:
             if (now > deadline and is_blocked) or now > deadline + CLOSING_S:
                 why = "the event loop is blocked" if is_blocked else "closing did not end"
                 text = "exit after the drain's deadline: %s; what was in flight stays uncommitted"
-                SafeCaller().call(logger.warning, text, why)
-                exit_now(self._code())
+                exit_now(self._code(), partial(SafeCaller().call, logger.warning, text, why))
 
 
-def exit_now(code: int) -> None:
-    """End the process at once, whatever its threads do. Output and log lines are flushed."""
-    try:
+def exit_now(code: int, tell: Callable[[], object] = lambda: None) -> None:
+    """End the process at once, whatever its threads do. Output and log lines are flushed.
+
+    Args:
+        tell: Called before that. It may log.
+    """
+
+    def flush() -> None:
+        tell()
         logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
             # The stream may be closed or broken.
             with suppress(OSError, ValueError):
                 stream.flush()
+
+    # In a thread: if nobody reads the output, a thread of the application may be blocked in a
+    # write, and keep the lock of its logging handler for ever.
+    flushing = threading.Thread(target=flush, name="last output", daemon=True)
+    try:
+        flushing.start()
+        flushing.join(FLUSHED_S)
     finally:
-        # Also if a logging handler raises.
+        # Also if there is no thread left.
         os._exit(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,17 @@ async def add():
 app.run()
 """
 
+NOBODY_READS = """
+import logging, sys
+
+logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+with signals.StopSignals(lambda: None, lambda: 0.0, lambda: 0.0, lambda: 7):
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("asked", flush=True)
+    while True:
+        logging.info("x" * 1000)
+"""
+
 
 def run(text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -101,3 +113,21 @@ def test_a_process_waits_at_its_end_for_jobs_memory_channels_and_channels_added_
     ended = run(text)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "done\n", ended.stderr
+
+
+@pytest.mark.parametrize(("asked_again", "code"), [(False, 7), (True, 1)])
+def test_a_process_whose_output_nobody_reads_ends_all_the_same(
+    asked_again: bool, code: int
+) -> None:
+    # With a second signal only that may end it.
+    text = BEGIN + ("signals.CLOSING_S = 60\n" if asked_again else "") + NOBODY_READS
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", text], stdout=pipe, stderr=pipe) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"asked\n"
+        try:
+            if asked_again:
+                process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == code
+        finally:
+            process.kill()
