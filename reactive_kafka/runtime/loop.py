@@ -50,8 +50,8 @@ class LoopLag:
         self._observer = observer
         self._each_tick = each_tick
         self._lags: deque[float] = deque([0.0], maxlen=WINDOW)
-        # When the loop turned last.
-        self.last_turn = clock.monotonic()
+        # When the loop turned last. None: that is not measured.
+        self.last_turn: float | None = None
 
     @property
     def worst_s(self) -> float:
@@ -77,14 +77,17 @@ class LoopLag:
 
         with LoopWatch() as watch:
             timer = loop.call_later(TICK_S, turned, self._clock.monotonic() + TICK_S)
+            self.last_turn = self._clock.monotonic()
             try:
                 await failed
             finally:
                 timer.cancel()
+                self.last_turn = None
 
     def _look(self, due: float, where: str) -> None:
-        self.last_turn = self._clock.monotonic()
-        self._lags.append(max(0.0, self.last_turn - due))
+        now = self._clock.monotonic()
+        self.last_turn = now
+        self._lags.append(max(0.0, now - due))
         if self._lags[-1] >= WARNED_S:
             self._observer.on(LoopBlocked(lag_s=self._lags[-1], where=where))
         self._each_tick()

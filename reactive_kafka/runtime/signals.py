@@ -116,7 +116,8 @@ class StopSignals:
         stop: Called once, in the signal handler: it may only ask for a stop.
         drain_s: Returns how long the stop may take to drain. Called in the signal handler, because
             channels may have been added since the start.
-        last_turn: Returns when the event loop turned last (monotonic).
+        last_turn: Returns when the event loop turned last (monotonic). None: that is not known, as
+            before and after everything else runs.
         code: Returns the exit code. Called in another thread if the stop does not end.
     """
 
@@ -124,7 +125,7 @@ class StopSignals:
         self,
         stop: Callable[[], object],
         drain_s: Callable[[], float],
-        last_turn: Callable[[], float],
+        last_turn: Callable[[], float | None],
         code: Callable[[], int] = lambda: 0,
     ) -> None:
         self._stop = stop
@@ -173,7 +174,8 @@ class StopSignals:
         """
         while not self._over.wait(0.1):
             now = time.monotonic()
-            is_blocked = now - self._last_turn() > BLOCKED_S
+            last_turn = self._last_turn()
+            is_blocked = last_turn is not None and now - last_turn > BLOCKED_S
             if (now > deadline and is_blocked) or now > deadline + CLOSING_S:
                 why = "the event loop is blocked" if is_blocked else "closing did not end"
                 text = "exit after the drain's deadline: %s; what was in flight stays uncommitted"

@@ -12,11 +12,21 @@ import pytest
 # The last commit and closing get half a second, so that the tests are short.
 BEGIN = """
 import asyncio, os, signal
-from reactive_kafka import App
+from typing import Annotated
+from reactive_kafka import App, Depends
 from reactive_kafka.runtime import signals
 from reactive_kafka.testing import MemoryBroker
 
 signals.CLOSING_S = 0.5
+ORDERS = {
+    "incoming": {
+        "orders": {
+            "group_id": "g",
+            "value_deserializer": "bytes",
+            "auto_offset_reset": "earliest",
+        }
+    }
+}
 """
 
 JOB = """
@@ -83,6 +93,44 @@ async def add():
 app.run()
 """
 
+HOOK = """
+app = App({"http": {"enabled": False}, "kafka": {"drain_timeout": "500ms"}, **ORDERS})
+
+@app.incoming("orders")
+async def order(value: bytes): ...
+
+@app.on_start
+async def hook():
+    await asyncio.sleep(2.5)
+    os.kill(os.getpid(), signal.SIGTERM)
+    try:
+        await asyncio.sleep(60)
+    finally:
+        await asyncio.sleep(1)
+        print("done")
+
+app.run()
+"""
+
+DEPENDENCY = """
+app = App({"http": {"enabled": False}, "kafka": {"drain_timeout": "500ms"}, **ORDERS})
+broker = MemoryBroker()
+broker.produce("orders", b"")
+app._connector = broker.connector()
+
+async def pool():
+    yield 1
+    await asyncio.sleep(3)
+    print("done")
+
+@app.incoming("orders")
+async def order(value: bytes, pool: Annotated[int, Depends(pool, scope="app")]):
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(60)
+
+app.run()
+"""
+
 NOBODY_READS = """
 import logging, sys
 
@@ -111,6 +159,15 @@ def test_a_process_waits_at_its_end_for_jobs_memory_channels_and_channels_added_
     text: str,
 ) -> None:
     ended = run(text)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "done\n", ended.stderr
+
+
+@pytest.mark.parametrize("text", [HOOK, DEPENDENCY])
+def test_a_process_gives_start_hooks_and_dependencies_their_time_behind_its_deadline(
+    text: str,
+) -> None:
+    ended = run("signals.CLOSING_S = 10\n" + text)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "done\n", ended.stderr
 
