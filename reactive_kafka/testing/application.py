@@ -14,7 +14,7 @@ from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.load import ConfigSource
-from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings, Settings
 from reactive_kafka.errors import EncodeError
 from reactive_kafka.formats.sent_values import check_value
 from reactive_kafka.records import Record, RecordBytes, TopicPartition
@@ -81,6 +81,8 @@ class TestApp:
         self._loop: asyncio.AbstractEventLoop | None = None
         # None until the block begins.
         self._settlement: SettlementCheck | None = None
+        # Those that the application had at the end of the block. None: it has not ended.
+        self._last_settings: Settings | None = None
 
     @property
     def broker(self) -> MemoryBroker:
@@ -130,6 +132,7 @@ class TestApp:
             stack.push_async_callback(cluster.close)
             self._spies.clear()
             self._settlement = settlement
+            self._last_settings = None
             overrides = _merged(own_overrides or {}, self._overrides)
             overrides = _merged(overrides, _merged(_WITHOUT_HTTP, cluster_overrides))
             settings = app.configure(overrides=overrides)
@@ -149,7 +152,13 @@ class TestApp:
         await self._running.__aexit__(kind, error, trace)
 
     async def _stop(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._last_settings = self.app.settings
         await self.app.stop(drain=kind is None)
+
+    @property
+    def _settings(self) -> Settings:
+        # Behind the block the application has its own configuration again.
+        return self._last_settings or self.app.settings
 
     def handler(self, function: Callable[..., Any]) -> HandlerSpy:
         """Return the spy on a handler: ``test.handler(invoice).calls``, oldest first.
@@ -230,9 +239,10 @@ class TestApp:
     def records(self, channel_or_topic: str) -> list[StoredRecord]:
         """Return the records of a topic, or of an outgoing channel's topic, oldest first.
 
-        Partition by partition. Records of a transaction appear when it is committed.
+        Partition by partition. Records of a transaction appear when it is committed. It may be
+        called after the block, too.
         """
-        outgoing = self.app.settings.outgoing.get(channel_or_topic)
+        outgoing = self._settings.outgoing.get(channel_or_topic)
         topic = channel_or_topic if outgoing is None else outgoing.topic
         return list(self._cluster.records(topic))
 
@@ -241,12 +251,14 @@ class TestApp:
 
         Partitions without a committed position are left out. With
         ``commit_strategy = "checkpoint"`` the positions are those in the store, of the partitions
-        that the channel is assigned.
+        that the channel is assigned. Otherwise it may be called after the block, too.
 
         Raises:
             KeyError: No such channel is configured.
+            ChannelClosedError: With ``commit_strategy = "checkpoint"``: the block is over.
         """
-        return SettlementCheck(self.app, self._cluster, LastErrors()).committed(channel)
+        check = SettlementCheck(self.app, self._cluster, LastErrors())
+        return check.committed(self._settings.incoming[channel])
 
     def _check_loop(self) -> None:
         """Refuse to wait on another loop: the application runs only while its own loop does."""

@@ -112,13 +112,12 @@ class SettlementCheck:
         look = partial(self._unsettled, retries=retries)
         await _wait_until_finished(look, timeout_s, poll_interval_s=self._cluster.poll_interval_s)
 
-    def committed(self, channel: str) -> dict[TopicPartition, int]:
+    def committed(self, settings: IncomingSettings) -> dict[TopicPartition, int]:
         """Return the committed positions of the partitions that a channel reads.
 
         Raises:
-            KeyError: There is no such channel.
+            ChannelClosedError: The positions are in a store, and the application does not run.
         """
-        settings = self._app.settings.incoming[channel]
         if settings.group_id is None or _has_store(settings):
             return self._committed_of_channel(settings, {})
         return self._committed_of_channel(settings, self._cluster.committed(settings.group_id))

@@ -39,8 +39,8 @@ class Invoice(BaseModel):
     order: int
 
 
-def billing() -> App:
-    app = App(CONFIG)
+def billing(config: Any = CONFIG) -> App:
+    app = App(config)
 
     @app.incoming("orders")
     @app.outgoing("invoices")
@@ -59,6 +59,22 @@ async def test_it_runs_the_handlers_and_shows_what_was_produced_and_committed() 
         assert test.records("invoices") == test.records("invoices-v1")
         assert test.committed("orders")[TopicPartition("orders", 2)] == 1
         assert test.records("nothing") == []
+
+
+@pytest.mark.parametrize("own", [None, {"outgoing": {"invoices": {"topic": "invoices-v2"}}}])
+async def test_what_was_produced_and_committed_is_shown_after_the_block_too(own: Any) -> None:
+    async with TestApp(billing(own), config=CONFIG) as test:
+        await test.send("orders", Order(7), partition=2)
+        await until_called(test)
+    assert [record.value for record in test.records("invoices")] == [b'{"order":7}']
+    assert test.committed("orders")[TopicPartition("orders", 2)] == 1
+
+
+async def until_called(test: TestApp) -> None:
+    async with asyncio.timeout(10):
+        # The broker has no event that could be awaited.
+        while not test.records("invoices"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 async def test_what_is_sent_in_the_block_is_read_though_the_channel_starts_at_the_latest_record() -> (
