@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, Literal
 
 from reactive_kafka.channel.blueprint import ByWorkers, RecordReading
@@ -40,9 +40,14 @@ async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
     watch = channel.blueprint.receives
     monotonic = channel.services.clock.monotonic
     asked_at = monotonic()
+    session = channel.session
+    # Lane -> the schema that its next record needs.
+    missing: dict[Lane, SchemaMissing] = {}
     while True:
-        # Read again each time: a restart makes another session.
-        session = channel.session
+        # Looked at again each time: a restart makes another session.
+        if session is not channel.session:
+            session = channel.session
+            missing.clear()
         lane = session.lanes.take()
         if lane is None:
             if not channel.status.may_go_on:
@@ -53,16 +58,19 @@ async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
         # Only channels with workers are ordered by key.
         assert isinstance(lane, Lane)  # noqa: S101
         now = monotonic()
-        missing = None
         try:
             message = _next(session, lane, reading, consumption.skipping, now)
         except SchemaMissing as error:
             message = None
-            missing = error
+            missing[lane] = error
+        else:
+            missing.pop(lane, None)
         session.lanes.release(lane)
         session.progress.left(lane)
-        if missing is not None:
-            await _schema_comes(session, missing)
+        if lane in missing and session.lanes.ready <= sum(each.queued for each in missing):
+            # No other partition has records.
+            await _schema_comes(session, missing.values())
+            missing.clear()
         if message is not None:
             if watch is not None:
                 watch.received(message, monotonic() - asked_at)
@@ -157,12 +165,14 @@ def _is_skipped(
     return why is not None
 
 
-async def _schema_comes(session: ChannelSession, missing: SchemaMissing) -> None:
+async def _schema_comes(session: ChannelSession, missing: Iterable[SchemaMissing]) -> None:
     """Wait until the registry has answered, or there is something else to look at."""
     session.arrival.clear()
-    waiter = missing.arrives()
-    waiter.add_done_callback(lambda _: session.arrival.set())
+    waiters = [each.arrives() for each in missing]
+    for waiter in waiters:
+        waiter.add_done_callback(lambda _: session.arrival.set())
     try:
         await session.arrival.wait()
     finally:
-        waiter.cancel()
+        for waiter in waiters:
+            waiter.cancel()

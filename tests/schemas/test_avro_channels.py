@@ -200,3 +200,41 @@ async def test_iterating_without_a_handler_waits_for_the_schema_too(
         assert registry.requests.count("GET /schemas/ids/1") == 3
     await consuming
     assert seen == [ORDER, ORDER]
+
+
+async def test_iterating_goes_on_with_other_partitions_while_the_registry_does_not_give_a_schema(
+    registry: RegistryServer, confluent: SchemaRegistryClient
+) -> None:
+    app = make_app("avro")
+    seen: list[int] = []
+    goes_on = asyncio.Event()
+    known = await serialized(AvroSerializer(confluent, SCHEMA), ORDER)
+    other = json.dumps({**json.loads(SCHEMA), "doc": "another schema"})
+    new = await serialized(AvroSerializer(confluent, other), ORDER)
+    async with running(app, registry) as test:
+        test.broker.create_topic("orders", 2)
+
+        async def consume() -> None:
+            async for message in app.channel("orders"):
+                seen.append(message.partition)
+                message.ack()
+                await goes_on.wait()
+
+        def queued() -> list[int]:
+            return [partition.queued for partition in app.channel("orders").facts().partitions]
+
+        consuming = asyncio.create_task(consume())
+        await until(lambda: app.channel("orders").is_ready)
+        await test.send("orders", known, partition=1)
+        await until(lambda: seen == [1])
+        registry.fault = 500
+        await test.send("orders", new, partition=0)
+        await until(lambda: queued() == [1, 0])
+        for _ in range(3):
+            await test.send("orders", known, partition=1)
+        await until(lambda: queued() == [1, 3])
+        goes_on.set()
+        await until(lambda: seen == [1] * 4)
+        registry.fault = None
+        await until(lambda: seen == [1, 1, 1, 1, 0])
+    await consuming
