@@ -24,7 +24,7 @@ async def run_start_hooks(
         context: The hooks run in it, and may change it.
 
     Raises:
-        BaseException: What a hook has raised.
+        BaseException: What a hook has raised, with a note that names the hook; or *then*, without.
         RuntimeError: A hook has ended as cancelled. The code that starts the application was not
             cancelled.
     """
@@ -33,7 +33,11 @@ async def run_start_hooks(
     for number, hook in enumerate(hooks, 1):
 
         async def run(hook: Hook = hook, is_last: bool = number == len(hooks)) -> None:
-            await checked_hook("on_start", hook)()
+            try:
+                await checked_hook("on_start", hook)()
+            except BaseException as raised:
+                raised.add_note(f"{RAISED_BY}on_start hook {name_and_place(hook)}")
+                raise
             if is_last:
                 then()
 
@@ -43,5 +47,4 @@ async def run_start_hooks(
                 f"the on_start hook {name_and_place(hook)} ended with {outcome_text(error)}"
             ) from error
         if error is not None:
-            error.add_note(f"{RAISED_BY}on_start hook {name_and_place(hook)}")
             raise error

@@ -216,6 +216,23 @@ async def test_what_a_start_hook_raises_is_raised_as_it_is_also_a_group() -> Non
 
 
 @in_virtual_time
+async def test_what_fails_behind_the_start_hooks_is_not_said_to_be_theirs() -> None:
+    app = make_app(commit_strategy="checkpoint", checkpoint={"store": "sqlite:///gone.db"})
+
+    def open_store(settings: Any) -> MemoryStore:
+        raise OSError("the disk is gone")
+
+    @app.on_start
+    async def hook() -> None: ...
+
+    app._stores = open_store
+    app.configure(overrides={"http": {"enabled": False}})
+    with pytest.raises(OSError, match="the disk is gone") as raised:
+        await app.start()
+    assert not hasattr(raised.value, "__notes__")
+
+
+@in_virtual_time
 async def test_handlers_find_what_a_start_hook_sets_in_its_context() -> None:
     app, found = make_app(), list[str]()
     release: ContextVar[str] = ContextVar("release")
