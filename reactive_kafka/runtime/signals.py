@@ -179,7 +179,16 @@ class StopSignals:
             if (now > deadline and is_blocked) or now > deadline + CLOSING_S:
                 why = "the event loop is blocked" if is_blocked else "closing did not end"
                 text = "exit after the drain's deadline: %s; what was in flight stays uncommitted"
-                exit_now(self._code(), partial(SafeCaller().call, logger.warning, text, why))
+                self._exit(partial(SafeCaller().call, logger.warning, text, why))
+
+    def _exit(self, tell: Callable[[], object]) -> None:
+        """End the process, with 1 if its exit code cannot be had: it may be logged why it is 1."""
+        exits = threading.Thread(target=lambda: exit_now(self._code(), tell), daemon=True)
+        try:
+            exits.start()
+            exits.join(2 * FLUSHED_S)
+        finally:
+            os._exit(1)
 
 
 def exit_now(code: int, tell: Callable[[], object] = lambda: None) -> None:

@@ -135,7 +135,12 @@ NOBODY_READS = """
 import logging, sys
 
 logging.basicConfig(stream=sys.stderr, level=logging.INFO)
-with signals.StopSignals(lambda: None, lambda: 0.0, lambda: 0.0, lambda: 7):
+
+def told_code():
+    logging.error("why it is 7")
+    return 7
+
+with signals.StopSignals(lambda: None, lambda: 0.0, lambda: 0.0, CODE):
     os.kill(os.getpid(), signal.SIGTERM)
     print("asked", flush=True)
     while True:
@@ -172,12 +177,17 @@ def test_a_process_gives_start_hooks_and_dependencies_their_time_behind_its_dead
     assert ended.stdout == "done\n", ended.stderr
 
 
-@pytest.mark.parametrize(("asked_again", "code"), [(False, 7), (True, 1)])
+@pytest.mark.parametrize(
+    ("asked_again", "of_code", "code"),
+    [(False, "lambda: 7", 7), (False, "told_code", 1), (True, "lambda: 7", 1)],
+)
 def test_a_process_whose_output_nobody_reads_ends_all_the_same(
-    asked_again: bool, code: int
+    asked_again: bool, of_code: str, code: int
 ) -> None:
-    # With a second signal only that may end it.
-    text = BEGIN + ("signals.CLOSING_S = 60\n" if asked_again else "") + NOBODY_READS
+    text = BEGIN + NOBODY_READS.replace("CODE", of_code)
+    if asked_again:
+        # Only the second signal may end it.
+        text = text.replace("CLOSING_S = 0.5", "CLOSING_S = 60")
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", text], stdout=pipe, stderr=pipe) as process:
         assert process.stdout is not None
