@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from types import CodeType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 MOST_FUNCTIONS = 200
@@ -20,10 +20,7 @@ def calls_method(function: Callable[..., Any], method: str) -> bool:
     waiting: list[Any] = [function]
     seen: set[CodeType] = set()
     while waiting and len(seen) < MOST_FUNCTIONS:
-        plain = waiting.pop()
-        while isinstance(plain, functools.partial):
-            plain = plain.func
-        plain = inspect.unwrap(plain)
+        plain = _plain(waiting.pop())
         code = getattr(plain, "__code__", None)
         if not isinstance(code, CodeType) or code in seen:
             continue
@@ -34,10 +31,25 @@ def calls_method(function: Callable[..., Any], method: str) -> bool:
         inside = getattr(plain, "__globals__", {})
         here = inside.get("__name__")
         for name in names:
-            called = inside.get(name)
-            if callable(called) and getattr(called, "__module__", None) == here:
+            called = _plain(inside.get(name))
+            if getattr(called, "__module__", None) == here:
                 waiting.append(called)
     return False
+
+
+def _plain(function: Any) -> FunctionType | MethodType | None:
+    """Return the function inside of partials and wrappers; None: there is none.
+
+    A name may also be that of any other object of the user, which may have every attribute that it
+    is asked for, or raise.
+    """
+    try:
+        while isinstance(function, functools.partial):
+            function = function.func
+        function = inspect.unwrap(function)
+    except Exception:
+        return None
+    return function if isinstance(function, FunctionType | MethodType) else None
 
 
 def _names(code: CodeType) -> Iterator[str]:
