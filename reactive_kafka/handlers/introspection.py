@@ -25,7 +25,9 @@ def code_of(function: Any) -> Any:
 def owner_of(function: Any) -> Any:
     """Return the function whose annotations count: the innermost one, behind all wrappers."""
     while True:
-        inner = getattr(function, "__wrapped__", None) or code_of(function)
+        # An object may answer any name. Then each answer would be another such object, for ever.
+        is_wrapper = inspect.getattr_static(function, "__wrapped__", None) is not None
+        inner = (function.__wrapped__ if is_wrapper else None) or code_of(function)
         if inner is function:
             return function
         function = inner

@@ -616,3 +616,17 @@ def test_a_class_made_inside_of_a_function_is_found_where_the_handler_uses_it() 
         assert isinstance(order, Local)
 
     assert spec_of(handler).payload_type is Local
+
+
+class Service:
+    """A client of a web service: every attribute is another part of a path."""
+
+    def __getattr__(self, name: str) -> "Service":
+        return Service()
+
+    def __call__(self, order: Order) -> None: ...
+
+
+def test_an_object_that_answers_any_name_is_refused_and_not_looked_through_for_ever() -> None:
+    with pytest.raises(ConfigError, match=r"Service.__call__ .* has no signature that can be read"):
+        spec_of(Service())
