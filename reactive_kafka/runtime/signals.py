@@ -161,7 +161,9 @@ class StopSignals:
             exit_now(1)
         self._asked = True
         watch = partial(self._watch, time.monotonic() + self._drain_s())
-        threading.Thread(target=watch, name="exit watchdog", daemon=True).start()
+        # If the machine has no thread left, the stop has no watchdog.
+        with suppress(RuntimeError):
+            threading.Thread(target=watch, name="exit watchdog", daemon=True).start()
         self._stop()
 
     def _watch(self, deadline: float) -> None:

@@ -147,6 +147,18 @@ with signals.StopSignals(lambda: None, lambda: 0.0, lambda: 0.0, CODE):
         logging.info("x" * 1000)
 """
 
+NO_THREADS = """
+import threading
+
+def no_thread(thread):
+    raise RuntimeError("can't start new thread")
+
+threading.Thread.start = no_thread
+with signals.StopSignals(lambda: print("asked", flush=True), lambda: 0.0, lambda: 0.0):
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+
 
 def run(text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -198,3 +210,9 @@ def test_a_process_whose_output_nobody_reads_ends_all_the_same(
             assert process.wait(20) == code
         finally:
             process.kill()
+
+
+def test_signals_ask_for_the_stop_and_end_the_process_where_no_thread_can_be_started() -> None:
+    ended = run(NO_THREADS)
+    assert ended.stdout == "asked\n", ended.stderr
+    assert ended.returncode == 1
