@@ -38,6 +38,8 @@ def _concurrency(history: History) -> Iterator[Violation]:
     fetched: dict[tuple[str, Place], int] = {}
     # Application, partition -> when it was let go last.
     let_go: dict[tuple[str, Partition], int] = {}
+    # Application, call: a partition of it was let go right before it began.
+    left_behind: set[tuple[str, int]] = set()
     kinds = (
         "begin",
         "fetched",
@@ -62,6 +64,8 @@ def _concurrency(history: History) -> Iterator[Violation]:
             is_of_before = fetched.get((event.who, (event.tp, event.offset)), index) < gone
             is_at_once = event.at == history.events[gone].at
             if history.promise.in_tasks and is_of_before and is_at_once:
+                left_behind.add((event.who, event.call))
+            if (event.who, event.call) in left_behind:
                 continue
             calls = running[event.who]
             is_more = event.call not in calls

@@ -303,6 +303,14 @@ GOOD: dict[str, Case] = {
         at(6.0, *OF_OTHER, end(0), *handled(1, 2), *commit(3)),
         promise=Promise(concurrency=1, in_tasks=True),
     ),
+    "a batch in its own task begins right after one of its partitions is read from elsewhere": two(
+        fetched(0, 1),
+        at(5.0, Event(0.0, "reset", "A1", TP, 1, "seek"), begin(0, call=5)),
+        at(5.0, on(OTHER, begin(0, "o0", call=5))[0], begin(1)),
+        at(6.0, end(0, call=5), on(OTHER, end(0, call=5))[0], end(1), *handled(2), *commit(3)),
+        at(7.0, *on(OTHER, begin(1, "o1"), end(1), begin(2, "o2"), end(2))),
+        promise=Promise(concurrency=1, in_tasks=True, ordering="unordered"),
+    ),
     "a handler that ran goes on in a pause": case(
         assigned(),
         begin(0),
