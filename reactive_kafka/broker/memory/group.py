@@ -57,8 +57,8 @@ class Group:
         self._promised_owners: dict[TopicPartition, str] = {}
         self._rebalancing: asyncio.Task[None] | None = None
         self._background: dict[asyncio.Task[None], None] = {}
-        # Members that ended during an outage and could not leave.
-        self._ghosts: list[Member] = []
+        # Member that ended during an outage and could not leave -> what waits for its session.
+        self._ghosts: dict[Member, asyncio.Task[None]] = {}
         self._cut_off_members: list[Member] = []
 
     @property
@@ -125,9 +125,10 @@ class Group:
             self._converted.join(member)
         elif self.protocol == HeartbeatMember.protocol:
             self._become_classic()
-        for ghost in self._ghosts:
+        for ghost, ends_session in self._ghosts.items():
             # As with a real client: it says which members of its process have left before it.
             if ghost.left_behind is member.left_behind:
+                ends_session.cancel()
                 self._end_ghost(ghost)
         if not self._coordinator.members:
             self.rebalance()
@@ -157,8 +158,8 @@ class Group:
         """
         if self._classic.get(member.member_id) is member:
             member.crash()
-            self._ghosts.append(member)
-            self._start_background(self._end_session_after_outage(member))
+            after_outage = self._end_session_after_outage(member)
+            self._ghosts[member] = self._start_background(after_outage)
 
     def expire(self, member_id: str, notice_after_s: float) -> None:
         """Remove a member at once. It notices later, and then joins again."""
@@ -380,10 +381,11 @@ class Group:
         # compute other shares, take other partitions away, and never come to an end.
         return sticky_shares(topics, read, {**self._promised_owners, **owners})
 
-    def _start_background(self, what: Coroutine[Any, Any, None]) -> None:
+    def _start_background(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(what, name=f"memory-group-{self.name}-later")
         self._background[task] = None
         task.add_done_callback(self._background.pop)
+        return task
 
     async def _end_session_after_outage(self, member: Member) -> None:
         while self._state.faults.is_down:
