@@ -17,6 +17,10 @@ from reactive_kafka.broker.consumer.membership.consumer_group.member import (
     LEAVES,
     UNCHANGED_TIMEOUT,
 )
+from reactive_kafka.broker.consumer.membership.heartbeat_pace import (
+    ALL_OWNED_BEAT_S,
+    QUICK_BEAT_S,
+)
 from reactive_kafka.broker.wire.definitions import CONSUMER_GROUP_HEARTBEAT
 from reactive_kafka.errors import BrokerError, FatalBrokerError
 from reactive_kafka.records import Committed, TopicPartition
@@ -248,19 +252,20 @@ async def test_a_member_knows_the_session_timeout_of_its_group(
                 await member.consumer.poll({}, 0.05)
 
 
+@pytest.mark.parametrize("protocol", ["auto", "classic"])
 async def test_a_member_knows_as_soon_as_it_has_joined_that_it_owns_all_partitions(
-    cluster: KafkaTestCluster, group: str
+    cluster: KafkaTestCluster, group: str, protocol: str
 ) -> None:
     """Its heartbeats are rarer then."""
-    topic = await cluster.create_topic(3)
-    properties = {"group_protocol": "auto"}
+    topic = await cluster.create_topic(2)
+    properties = {"group_protocol": protocol}
     async with joined(cluster, topic, group, "one", properties=properties) as one:
-        await one.until_assigned(3)
+        await one.until_assigned(2)
         member = one.consumer.owned.group.member  # type: ignore[attr-defined]
-        assert member._owns_all()
-        async with joined(cluster, topic, group, "two") as two:
+        assert member.beat_interval_s == ALL_OWNED_BEAT_S
+        async with joined(cluster, topic, group, "two", properties=properties) as two:
             await two.until_assigned(1)
-            assert not member._owns_all()
+            assert member.beat_interval_s == QUICK_BEAT_S
 
 
 async def test_a_refused_assignor_is_told_by_polls_and_the_member_joins_when_it_is_right(

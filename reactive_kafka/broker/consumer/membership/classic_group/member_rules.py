@@ -449,14 +449,17 @@ class ClassicGroupMember:
 
     # Everything else.
 
-    def _next_beat_at(self, now: float) -> float:
+    @property
+    def beat_interval_s(self) -> float:
+        """Seconds between two heartbeats in a settled group."""
         settings = self.settings
         if settings.heartbeat_interval_ms is not None:
-            interval_s = settings.heartbeat_interval_ms / 1000
-        else:
-            usual_s = usual_beat_s(self.owned.partitions, self._topics or (), self._partitions)
-            interval_s = min(usual_s, settings.session_timeout_ms / 3000)
-        return next_beat_at(now, self._changed_at, interval_s)
+            return settings.heartbeat_interval_ms / 1000
+        usual_s = usual_beat_s(self.owned.partitions, self._topics or (), self._partitions)
+        return min(usual_s, settings.session_timeout_ms / 3000)
+
+    def _next_beat_at(self, now: float) -> float:
+        return next_beat_at(now, self._changed_at, self.beat_interval_s)
 
     def _has_to_give_up(self) -> bool:
         """Return whether the listener must give up partitions before the member may join."""

@@ -365,10 +365,14 @@ class ConsumerGroupMember:
         self._told_owned = None
         self._sent = None
 
-    def _plan_next(self, now: float) -> None:
+    @property
+    def beat_interval_s(self) -> float:
+        """Seconds between two heartbeats in a settled group: no more than the broker asks for."""
         usual_s = usual_beat_s(self.owned.partitions, self._topics, self._partitions)
-        interval_s = min(self._interval_s, usual_s)
-        self._next_at = next_beat_at(now, self._changed_at, interval_s)
+        return min(self._interval_s, usual_s)
+
+    def _plan_next(self, now: float) -> None:
+        self._next_at = next_beat_at(now, self._changed_at, self.beat_interval_s)
 
     def _move(self, event: str) -> None:
         self.state = next_state(CONSUMER_MEMBER_TRANSITIONS, self.state, event)
