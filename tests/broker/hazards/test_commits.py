@@ -44,6 +44,10 @@ async def stored(cluster: KafkaTestCluster, group: str, partition: TopicPartitio
     return known[partition].offset if partition in known else None
 
 
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
 @asynccontextmanager
 async def sharing(cluster: KafkaTestCluster, topic: str, group: str) -> AsyncIterator[Member]:
     """A second member of the group, that has one partition and has committed 10 in it."""
@@ -89,6 +93,9 @@ async def test_h4_a_commit_that_was_held_up_over_a_rebalance_stores_nothing(
     async with joined(cluster, topic, group, "one") as one:
         owned = await one.until_assigned(2)
         coordinator: Any = one.consumer.owned.coordinator  # type: ignore[attr-defined]
+        member: Any = one.consumer.owned.group.member  # type: ignore[attr-defined]
+        # A heartbeat would wait, too, and the member would hear of no rebalance.
+        await until(lambda: member.due_at() > now() + 0.1, "no heartbeat is due for a moment")
         # As while the coordinator is looked for.
         async with coordinator._looking_up:
             node, coordinator.node = coordinator.node, None

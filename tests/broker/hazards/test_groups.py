@@ -47,7 +47,7 @@ async def test_h10_the_real_consumer_has_a_minute_for_its_drain_and_our_own_defa
         settings = consumer.owned.group.member.settings
         assert settings.rebalance_timeout_ms == 60_000
         assert settings.session_timeout_ms == 45_000
-        assert settings.heartbeat_interval_ms == 3_000
+        assert settings.heartbeat_interval_ms is None
         assert consumer.client.settings.metadata_max_age_ms == 30_000
         assert consumer.fetcher.settings.fetch_max_bytes == 8_000_000
 
