@@ -204,7 +204,7 @@ class ChannelRelay:
         try:
             await self._relay_all(sources)
         except BaseException:
-            # Their rows stay, and are read again.
+            # Whatever it was: the rows of unsent events stay, and are read again.
             self._sent.drop(frozenset())
             self._note_outcomes()
             raise
@@ -230,7 +230,7 @@ class ChannelRelay:
         self.wake()
 
     def _to_send(self, events: Sequence[StoredEvent]) -> list[StoredEvent]:
-        """Return those of the events that are to be sent now, at most as many as there is room."""
+        """Return the events to send now. They are no more than there is room for."""
         opened = self._sent.open
         due = self.backlog.to_send(events, self._rows.clock.monotonic())
         new = [event for event in due if event.number not in opened]
@@ -247,7 +247,7 @@ class ChannelRelay:
     async def _count(self, sources: frozenset[TopicPartition]) -> None:
         additions = self.backlog.additions
         if not sources:
-            # What is wrong with the rows is reported by the owners of their partitions.
+            # The owners of the partitions report problems with their rows.
             self.backlog.counted(sources, 0, additions)
             self.unknown = {}
             self.problem = None
@@ -297,7 +297,7 @@ class ChannelRelay:
         return is_progress
 
     def _may_read_more(self) -> bool:
-        """Whether there is room for further events, and there may be some."""
+        """Whether further events may be in the store, and there is room to send them."""
         if not self._sent.has_room(self._most):
             return False
         is_due = self._rows.clock.monotonic() - self._read_at >= READ_S

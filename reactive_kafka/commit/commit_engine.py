@@ -83,8 +83,9 @@ class CommitEngine:
     def end_request(self) -> None:
         """The assignment is over: the request in flight says nothing about the next one.
 
-        Its answer counts on if all of its partitions stay. Otherwise it may still be stored for
-        those that do, and without a group for all of them: no broker refuses it there.
+        If all of its partitions stay with this member, its answer still counts. Otherwise its
+        outcome is unknown for the partitions that stay, and without a group for all of them,
+        because no broker refuses it there.
         """
         request = self._in_flight
         if request is None:

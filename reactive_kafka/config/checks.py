@@ -35,7 +35,10 @@ _GROUP_MS = {
 }
 """The defaults of the Kafka client in ``broker/``."""
 LONGEST_BEAT_S = 2.0
-"""The longest time between two heartbeats of a member without a ``heartbeat_interval_ms``."""
+"""The longest time between two heartbeats of a member without a ``heartbeat_interval_ms``.
+
+It is ``ALL_OWNED_BEAT_S`` of ``broker/``.
+"""
 LAST_COMMIT_S = 5.0
 """How long the last commit of an assignment is tried."""
 COPIED_S = 5.0

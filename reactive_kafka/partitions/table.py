@@ -134,8 +134,9 @@ class PartitionTable:
             if not partition.is_ours and not self._may_be_retained(partition, generation):
                 partition.commits.metadata.forget_early()
             if not (self.is_static or partition.is_ours):
-                # The broker refuses what comes late from before. Of a partition that stays, a late
-                # commit may have landed already, and newer brokers take it even now (KIP-1251).
+                # The broker refuses late commits for a partition that was given up. For one that
+                # stays, a late commit may have been stored already, and brokers from 4.3 on accept
+                # it even now (KIP-1251).
                 partition.commits.unknown.end()
             if partition.state is PartitionState.SUSPENDED and partition.id not in added:
                 gone.append(self._lose(partition))

@@ -38,10 +38,10 @@ def calls_method(function: Callable[..., Any], method: str) -> bool:
 
 
 def _plain(function: Any) -> FunctionType | MethodType | None:
-    """Return the function inside of partials and wrappers; None: there is none.
+    """Return the function that partials and wrappers contain, or None.
 
-    A name may also be that of any other object of the user, which may have every attribute that it
-    is asked for, or raise.
+    A name may also stand for any other object of the user. Such an object may answer to every
+    attribute, or raise.
     """
     try:
         while isinstance(function, functools.partial):

@@ -159,7 +159,7 @@ class Run:
         return self.channels.add(plan)
 
     def ask_to_stop(self, drain: bool = True) -> None:
-        """Ask the run to end. A start that goes on has as long as handlers have in a stop."""
+        """Ask the run to end. A start that is under way gets as long as handlers get in a stop."""
         self._drain = self._drain and drain
         self._stop_asked.set()
         self._limit_start()

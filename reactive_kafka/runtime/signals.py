@@ -208,12 +208,12 @@ def exit_now(code: int, tell: Callable[[], object] = lambda: None) -> None:
             with suppress(OSError, ValueError):
                 stream.flush()
 
-    # In a thread: if nobody reads the output, a thread of the application may be blocked in a
-    # write, and keep the lock of its logging handler for ever.
+    # This runs in a thread because it may block for ever. If no process reads the output, a thread
+    # of the application may be blocked in a write, and hold the lock of its logging handler.
     flushing = threading.Thread(target=flush, name="last output", daemon=True)
     try:
         flushing.start()
         flushing.join(FLUSHED_S)
     finally:
-        # Also if there is no thread left.
+        # The process has to end even if no thread could be started.
         os._exit(code)

@@ -9,6 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import RebalanceListener
+from reactive_kafka.broker.consumer.membership.heartbeat_pace import QUICK_BEAT_S
 from reactive_kafka.broker.consumer.membership.left_behind import MembersLeftBehind
 from reactive_kafka.broker.consumer.membership.protocol_choice import CLASSIC
 from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
@@ -89,7 +90,9 @@ class Member:
         self.left_behind = left_behind
         self.rebalance_timeout_s = milliseconds(properties, "rebalance_timeout_ms", 60_000) / 1000
         self.session_timeout_s = milliseconds(properties, "session_timeout_ms", 45_000) / 1000
-        self.heartbeat_interval_s = milliseconds(properties, "heartbeat_interval_ms", 750) / 1000
+        self.heartbeat_interval_s = (
+            milliseconds(properties, "heartbeat_interval_ms", 1000 * QUICK_BEAT_S) / 1000
+        )
         self.member_id = ""
         self.assignment = MemberAssignment()
         # The partitions of its last assignment. A cooperative member adds those that are new to
