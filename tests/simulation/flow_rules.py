@@ -24,8 +24,9 @@ def _concurrency(history: History) -> Iterator[Violation]:
 
     What waits for another attempt or for its letter does not run. A handler counts no longer when
     its partition was let go, is read from elsewhere, is claimed anew, or is another's by the row in
-    the store, when it was cancelled for poison, and when its channel has failed. Nothing is said of a partition that two clients of an
-    application have, while one of them has not heard that the group has put it out: it goes on in
+    the store, when it was cancelled for poison, and when its channel has failed. Whose row it is, an
+    application learns when it is refused, and when it reads the row again because it does not know
+    what became of its write. Nothing is said of a partition that two clients of an application have, while one of them has not heard that the group has put it out: it goes on in
     its own lane until it hears. A call in a task of its own may begin right after its partition was
     let go, and counts as little as one that has begun before.
     """
@@ -40,7 +41,10 @@ def _concurrency(history: History) -> Iterator[Violation]:
     let_go: dict[tuple[str, Partition], int] = {}
     # Application, call: a partition of it was let go right before it began.
     left_behind: set[tuple[str, int]] = set()
+    # Who claimed the row of a partition last.
+    owners: dict[Partition, str] = {}
     kinds = (
+        "answer",
         "begin",
         "fetched",
         "end",
@@ -86,9 +90,14 @@ def _concurrency(history: History) -> Iterator[Violation]:
             running[event.who].pop(event.call, None)
         elif event.kind in ("failed", "restarted"):
             running[event.who].clear()
+        elif event.kind == "answer":
+            if event.note == "unknown":
+                _leave_rows_of_others(running[event.who], event.who, owners)
         elif event.kind != "poison" or history.promise.poison_cancels:
             if event.kind in ("revoked", "reset"):
                 let_go[event.who, event.tp] = index
+            elif event.kind == "claim":
+                owners[event.tp] = event.who
             _leave_behind(running, event)
 
 
@@ -145,6 +154,14 @@ def _leave_behind(running: dict[str, dict[int, set[Place]]], event: Event) -> No
             for call, places in calls.items()
             if any(_is_meant(event, place) for place in places)
         ]:
+            del calls[call]
+
+
+def _leave_rows_of_others(
+    calls: dict[int, set[Place]], who: str, owners: dict[Partition, str]
+) -> None:
+    for call, places in list(calls.items()):
+        if any(owners.get(tp, who) != who for tp, _ in places):
             del calls[call]
 
 

@@ -612,9 +612,11 @@ def done_since_seeks(
     A handler that had begun before such a seek settles nothing any more. Who claims a row begins
     where that stands: what a member that was killed had settled behind it is not done. From then on
     it has its own for done: what others settle, as one that has lost the row and does not know it,
-    never gets into the row.
+    never gets into the row. An assignment begins at the row, too, before its claim is answered.
     """
     done: set[int] = set()
+    # Where the row stands; None: there is no row, as positions are in Kafka.
+    row: int | None = None
     # Which call has which record.
     begun: set[tuple[int, int]] = set()
     # Of a broadcast: whose handlers are done with it.
@@ -627,9 +629,14 @@ def done_since_seeks(
     for index, event in enumerate(events):
         if event.tp != tp or (claims and index > claims[-1] and event.who not in ("", who)):
             continue
-        if event.kind in ("reset", "claim"):
-            done = {offset for offset in done if offset < event.offset}
-            begun = {(call, offset) for call, offset in begun if offset < event.offset}
+        if event.kind in ("claim", "commit") and event.token:
+            row = event.offset
+        starts_at = event.offset if event.kind in ("reset", "claim") else None
+        if event.kind == "assigned":
+            starts_at = row
+        if starts_at is not None:
+            done = {offset for offset in done if offset < starts_at}
+            begun = {(call, offset) for call, offset in begun if offset < starts_at}
             halves.clear()
         elif event.kind == "begin":
             begun.add((event.call, event.offset))

@@ -146,6 +146,15 @@ GOOD: dict[str, Case] = {
         commit(3),
         promise=ONE,
     ),
+    "who reads in a row that it is another's runs no handler of it any more": two(
+        Event(0.0, "claim", "A2", TP, 0, token=2),
+        begin(0),
+        Event(0.0, "answer", "A1", note="unknown"),
+        OF_OTHER,
+        handled(0, 1, 2, call=20),
+        commit(3),
+        promise=ONE,
+    ),
     "one handler of each partition": two(
         begin(0), OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE_OF_EACH
     ),
@@ -523,6 +532,32 @@ BAD: dict[str, tuple[str, Case]] = {
     "a poison record's handler that nobody cancels counts on": (
         "I15",
         two(begin(0), POISON, OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE),
+    ),
+    "an unknown answer about a row that is its own leaves the handler running": (
+        "I15",
+        two(
+            Event(0.0, "claim", "A1", TP, 0, token=2),
+            begin(0),
+            Event(0.0, "answer", "A1", note="unknown"),
+            OF_OTHER,
+            end(0),
+            handled(1, 2),
+            commit(3),
+            promise=ONE,
+        ),
+    ),
+    "a handler of a row that is another's runs until its application has read that": (
+        "I15",
+        two(
+            Event(0.0, "claim", "A2", TP, 0, token=2),
+            begin(0),
+            Event(0.0, "answer", "A1", note="ok"),
+            OF_OTHER,
+            end(0),
+            handled(1, 2),
+            commit(3),
+            promise=ONE,
+        ),
     ),
     "one record more than a second's worth": (
         "I25",

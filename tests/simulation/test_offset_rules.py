@@ -696,6 +696,17 @@ def test_what_another_member_settles_after_a_claim_is_not_done_for_who_has_claim
     assert done_since_seeks([*zombie, letter], STATES, TP, "A2") == {0, 1}
 
 
+def test_an_assignment_whose_claim_has_no_answer_yet_begins_at_the_row() -> None:
+    again = Event(0.0, "assigned", "A1", TP)
+    stored = [claim(), *handled(0), *row(1), *handled(1, 2)]
+    assert done_since_seeks(stored, STATES, TP, "A1") == {0, 1, 2}
+    assert done_since_seeks([*stored, again], STATES, TP, "A1") == {0}
+    assert done_since_seeks([*stored, again, *handled(1)], STATES, TP, "A1") == {0, 1}
+    # Kafka has the position, and what was handled stays handled.
+    in_kafka = [*handled(0, 1), Event(0.0, "commit", "A1", TP, 1), again]
+    assert done_since_seeks(in_kafka, STATES, TP, "A1") == {0, 1}
+
+
 def test_who_has_lost_a_row_and_does_not_know_it_has_what_it_has_settled_itself() -> None:
     zombie = [
         claim(),

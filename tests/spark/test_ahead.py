@@ -292,10 +292,16 @@ async def test_what_a_driver_that_answers_no_more_makes_is_not_waited_for() -> N
 async def test_a_driver_that_ends_while_something_is_made_puts_no_blame_on_the_job() -> None:
     process = a_process()
     engine = await ready(FakeSession(process), FakeSession())
+    has_begun = threading.Event()
+
+    def work(group: Any) -> None:
+        has_begun.set()
+        group.work()
+
     try:
-        job = asyncio.create_task(
-            engine.run(lambda group: group.work(), timeout_s=30, description="job")
-        )
+        job = asyncio.create_task(engine.run(work, timeout_s=30, description="job"))
+        # A job that has not begun would run on the next session.
+        assert await asyncio.to_thread(has_begun.wait, 30)
         await engine.make(lambda spark: process.kill())
         with pytest.raises(SessionLostError) as lost:
             await job
