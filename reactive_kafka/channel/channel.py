@@ -205,11 +205,12 @@ class Channel:
         found: dict[TopicPartition, int | None] = {}
         for client, partitions in self._shares():
             asked = [partition for partition in partitions if self._asks(client, partition)]
+            ours = client.table.ours
             found.update(
                 {
                     partition.id: partition.commits.stored
                     for partition in client.table
-                    if partition.id in partitions
+                    if partition.id in ours
                 }
             )
             if asked:

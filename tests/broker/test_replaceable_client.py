@@ -63,3 +63,38 @@ async def test_a_claim_that_a_stop_comes_into_leaves_no_client_behind() -> None:
     with pytest.raises(TransientBrokerError, match="has stopped"):
         await producer.claim()
     assert clients.made == 0
+
+
+class Aborting(ReplaceableClient):
+    """Its client has an open transaction, and the broker does not answer about it."""
+
+    def __init__(self) -> None:
+        super().__init__("orders", {}, lambda made: None)
+        self.is_aborting = asyncio.Event()
+        self.is_stopped = False
+        self.client = self
+
+    @property
+    def _txn_manager(self) -> Any:
+        return self
+
+    def is_in_transaction(self) -> bool:
+        return True
+
+    async def abort_transaction(self) -> None:
+        self.is_aborting.set()
+        await asyncio.Event().wait()
+
+    async def stop(self) -> None:
+        self.is_stopped = True
+
+
+async def test_a_stop_that_is_cancelled_while_a_transaction_is_aborted_closes_the_client() -> None:
+    producer, clients = AiokafkaTransactionalProducer("orders", "billing", {}), Aborting()
+    producer._clients = clients
+    stopping = asyncio.create_task(producer.stop())
+    await clients.is_aborting.wait()
+    stopping.cancel()
+    await asyncio.wait([stopping])
+    assert stopping.cancelled()
+    assert clients.is_stopped

@@ -226,13 +226,16 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
             raise
 
     async def stop(self) -> None:
+        try:
+            await self._abort_open()
+        finally:
+            # Also if the caller is cancelled: nobody else closes the client.
+            await super().stop()
+
+    async def _abort_open(self) -> None:
+        """Abort an open transaction. If this fails, the broker does when its time is over."""
         client = self._clients.client
-        if (
-            client is not None
-            and not self._clients.is_suspect
-            and self._manager.is_in_transaction()
-        ):
-            # If this fails, the broker aborts the transaction when its time is over.
-            with suppress(BrokerError):
-                await within(CALL_DEADLINE_S, client.abort_transaction(), "aborting a transaction")
-        await super().stop()
+        if client is None or self._clients.is_suspect or not self._manager.is_in_transaction():
+            return
+        with suppress(BrokerError):
+            await within(CALL_DEADLINE_S, client.abort_transaction(), "aborting a transaction")
