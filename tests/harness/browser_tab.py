@@ -171,9 +171,9 @@ class BrowserTab:
         return str(await self.run(f"document.querySelector({json.dumps(selector)}).innerText"))
 
     async def busy_s(self) -> float:
-        """Return how long the main thread of the page has worked so far."""
+        """Return the CPU time of the page's main thread so far: other processes do not count."""
         metrics = (await self.call("Performance.getMetrics"))["metrics"]
-        return float(next(one["value"] for one in metrics if one["name"] == "TaskDuration"))
+        return float(next(one["value"] for one in metrics if one["name"] == "ThreadTime"))
 
     async def picture(self, path: Path, *, whole: bool = False) -> None:
         """Write what the tab shows into a PNG file."""

@@ -296,11 +296,11 @@ def test_a_scrape_of_ten_thousand_partitions_has_a_size_and_costs_the_loop_nothi
     partitions = 10_000
     facts = with_partitions(partitions)
     metrics = registry(lambda: facts)
-    started = time.perf_counter()
+    started = time.thread_time()
     families = snapshot(metrics)
-    taken = time.perf_counter()
+    taken = time.thread_time()
     body, _ = render(families, "")
-    rendered = time.perf_counter()
+    rendered = time.thread_time()
     series = [line for line in body.splitlines() if not line.startswith(b"#")]
     assert len(series) >= 13 * partitions, "each partition has its series"
     assert len(body) < 100 * len(series)

@@ -130,18 +130,18 @@ def test_the_position_is_past_every_delivered_record_whatever_the_caller_says() 
 
 
 def acks_behind_a_straggler(window: int) -> float:
-    """What an ack costs, in seconds, in a window whose first record is the last to be settled."""
+    """What an ack costs, in seconds of CPU time, in a window whose first record is the last to be
+    settled.
+    """
     tracker = tracker_with(list(range(window)))
     order = list(range(1, window))
     random.Random(window).shuffle(order)
-    took = 0.0
+    began = time.thread_time()
     for number, index in enumerate(order):
-        began = time.perf_counter()
-        settled = tracker.settle(index)
-        position = tracker.committable if number % 100 == 0 else 0
-        took += time.perf_counter() - began
-        assert settled
-        assert position == 0
+        assert tracker.settle(index)
+        if number % 100 == 0:
+            assert tracker.committable == 0
+    took = time.thread_time() - began
     assert tracker.settle(0)
     assert tracker.committable == window
     assert tracker.window == 0
@@ -152,7 +152,7 @@ def test_an_ack_costs_the_same_in_a_window_of_a_hundred_thousand_as_in_one_of_a_
     """Row E4 of the faults."""
     little = min(acks_behind_a_straggler(1_000) for _ in range(10))
     much = min(acks_behind_a_straggler(100_000) for _ in range(2))
-    assert much < 5 * little, "what looks at the whole window costs a hundred times as much"
+    assert much < 20 * little, "what looks at the whole window costs a hundred times as much"
 
 
 def test_polls_behind_a_straggler_look_at_what_is_new() -> None:
