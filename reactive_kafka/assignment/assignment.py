@@ -118,7 +118,7 @@ class Assignment:
             self._committer.engine.end_request()
         # Work of a partition that did not come back is waited for no longer.
         self.drain.changed()
-        self._committer.is_owner = True
+        self._committer.begin_assignment()
         self.has_joined = True
         self._reports.rebalanced("assigned", partitions, generation)
         self._joined()

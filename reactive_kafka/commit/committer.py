@@ -85,6 +85,15 @@ class Committer:
         # False: the broker refused the last commit, because the assignment is over.
         self.is_owner = True
 
+    def begin_assignment(self) -> None:
+        """The group has answered: what it refused before is no reason to wait any longer."""
+        self.is_owner = True
+        self._waits.progressed()
+        self._spared_until = -math.inf
+        if self._retry_at is not None and not self._has_ticks:
+            self._retry_at = -math.inf
+        self._look_again.set()
+
     # -- the task
 
     def request(self) -> None:

@@ -152,6 +152,26 @@ async def test_acks_do_not_hurry_a_broker_that_refuses() -> None:
     assert bench.committer.failing == "no coordinator"
 
 
+@pytest.mark.parametrize("has_ticks", [True, False])
+@in_virtual_time
+async def test_a_new_assignment_does_not_wait_because_of_what_the_group_refused_before(
+    has_ticks: bool,
+) -> None:
+    strategy = ThrottledCommits(1.0) if has_ticks else LatestCommits(100.0)
+    bench = Bench(strategy, *[NotOwnerError("the member is out")] * 50)
+    async with bench.running():
+        bench.settle(request=not has_ticks)
+        while len(bench.at()) < 10:
+            await asyncio.sleep(LATENCY_S)
+        # The last attempt was a moment ago, and the next one is 5 s away.
+        bench.broker.errors.clear()
+        bench.committer.begin_assignment()
+        bench.settle(request=not has_ticks)
+        await asyncio.sleep(1.5)
+    assert bench.broker.positions[-1] == 2
+    assert bench.confirmed == [2]
+
+
 @in_virtual_time
 async def test_latest_passes_what_no_ack_moved_at_the_next_tick() -> None:
     bench = Bench(LatestCommits(5.0))

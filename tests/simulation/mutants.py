@@ -162,6 +162,12 @@ TRIM = "fetching/trim.py"
 UNKNOWN = "tracking/unknown_commits.py"
 
 MUTANTS = (
+    Mutant(
+        "what the group refused before an assignment makes its first commit wait",
+        COMMITTER,
+        "        self._spared_until = -math.inf\n        if self._retry_at is not None",
+        "        if self._retry_at is not None",
+    ),
     # what one partition, or one look, does to the others
     Mutant(
         "a topic that was looked for in vain is not looked for again",
