@@ -124,7 +124,10 @@ def _next_time(expression: str, since: datetime) -> datetime:
     except ImportError:
         raise MissingExtraError("@app.cron", "cron") from None
     try:
-        return next(CronSim(expression, since))
+        # In an hour that the zone repeats, CronSim also names times of the first of the two, which
+        # are over in the second. Datetimes of one zone compare by what their clock shows.
+        times = CronSim(expression, since)
+        return next(time for time in times if time.timestamp() > since.timestamp())
     except CronSimError as error:
         raise ValueError(str(error)) from None
     except StopIteration:

@@ -137,6 +137,40 @@ def test_an_hour_that_summer_time_leaves_out_comes_right_after_it_and_one_that_c
     assert at(autumn, BERLIN) == ["25. 02:30 CEST", "26. 02:30 CET"]
 
 
+def test_a_job_that_begins_in_the_second_of_two_equal_hours_waits_for_its_next_time() -> None:
+    # The summer time ends: 02:00 to 03:00 comes twice, and the job was due in the first of them.
+    begins = datetime(2026, 10, 25, 1, 5, tzinfo=UTC).timestamp()
+    daily = Played(Cron("30 2 * * *", BERLIN), begins)
+    hourly = Played(Cron("15 0-23 * * *", BERLIN), begins)
+    for played in (daily, hourly):
+        played.run()
+        played.run()
+    assert at(daily, BERLIN) == ["26. 02:30 CET", "27. 02:30 CET"]
+    assert at(hourly, BERLIN) == ["25. 03:15 CET", "25. 04:15 CET"]
+
+
+@given(
+    st.sampled_from(["30 2 * * *", "0 0-3 * * *", "*/10 1,2 * * *", "5 * * * *", "0 3 * 10 0"]),
+    st.sampled_from(
+        [
+            ("Europe/Berlin", datetime(2026, 3, 29, 1, tzinfo=UTC)),
+            ("Europe/Berlin", datetime(2026, 10, 25, 1, tzinfo=UTC)),
+            ("America/Havana", datetime(2026, 11, 1, 5, tzinfo=UTC)),
+            ("Australia/Lord_Howe", datetime(2026, 4, 4, 15, tzinfo=UTC)),
+        ]
+    ),
+    st.floats(-3 * 3600, 3 * 3600),
+)
+def test_where_clocks_change_a_job_is_not_due_when_it_begins_or_again_when_its_call_begins(
+    expression: str, change: tuple[str, datetime], begins_s: float
+) -> None:
+    zone, changes = change
+    played = Played(Cron(expression, ZoneInfo(zone)), changes.timestamp() + begins_s)
+    for _ in range(2):
+        assert played.schedule.wait_s(played.now, played.wall) > 0
+        played.run(looks_s=86_400)
+
+
 @given(st.integers(1, 12), st.integers(0, 27 * 86_400))
 def test_each_quarter_of_an_hour_comes_once_through_summer_time(month: int, begins_s: int) -> None:
     start = datetime(2026, month, 1, tzinfo=UTC) + timedelta(seconds=begins_s)
