@@ -528,6 +528,34 @@ async def test_a_thread_that_is_abandoned_keeps_its_dependencies_until_it_ends()
     assert TOLD[-1] == "pool ends"
 
 
+async def test_a_thread_that_is_abandoned_and_returns_an_awaitable_ends_its_dependencies() -> None:
+    app = make_app(on_poison="dead-letter-queue", unprocessed_record_max_age="100ms")
+    go_on = threading.Event()
+
+    def connect() -> Iterator[str]:
+        go_on.wait(60)
+        try:
+            yield "connection"
+        except BaseException as error:
+            TOLD.append(f"connection breaks: {type(error).__name__}")
+            raise
+
+    class Rest:
+        def __await__(self) -> Iterator[None]:
+            TOLD.append("rest")
+            yield
+
+    @app.incoming("orders")
+    def handler(order: bytes, connection: Annotated[str, Depends(connect)]) -> Rest:
+        return Rest()
+
+    async with running(app) as test:
+        await send(test, b"stuck")
+        await until(lambda: committed(test) == 1, 21)
+        go_on.set()
+        await until(lambda: TOLD == ["connection breaks: CancelledError"])
+
+
 async def test_a_thread_that_never_ends_is_left_behind_with_what_it_has() -> None:
     app, go_on = make_app(drain_timeout="100ms"), threading.Event()
 

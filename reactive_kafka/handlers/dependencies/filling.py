@@ -101,14 +101,19 @@ class CallScope:
                     if inspect.isawaitable(result):
                         # A plain wrapper around an async function. It still uses what was made
                         # here, so that is ended after the awaitable.
+                        if inspect.iscoroutine(result):
+                            # A caller that was cancelled meanwhile does not await it.
+                            inside.callback(result.close)
                         kept.append(inside.pop_all())
                     return (result,)
 
-            (result,) = await in_thread(run)
-            if not kept:
-                return result
-            ends.push_in_thread(kept[0])
-            return await result
+            try:
+                (result,) = await in_thread(run)
+            finally:
+                # The thread ends them in any other case.
+                if kept:
+                    ends.push_in_thread(kept[0])
+            return await result if kept else result
 
 
 class Dependencies:
