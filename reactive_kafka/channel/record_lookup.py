@@ -32,7 +32,11 @@ def look_up_record(
     letters = settings.dead_letter_queue
     found: dict[str, Any] = {}
     if last is not None:
-        found = {"position": last.position, "committed": last.committed, "log_end": last.log_end}
+        # After a restart a channel that has failed reads what it has not committed again.
+        position: int | None = last.position
+        if facts.state == "failed":
+            position = last.committed if session.commits else None
+        found = {"position": position, "committed": last.committed, "log_end": last.log_end}
     if client is not None and (tracker := client.table.trackers.get(partition)) is not None:
         found |= _in_window(session, tracker, offset, now)
     return RecordFacts(

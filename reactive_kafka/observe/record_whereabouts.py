@@ -33,7 +33,7 @@ Place = Literal[
 - ``elsewhere``: this process does not have its partition.
 - ``starting``: reading of its partition has not begun.
 - ``not-written``: the log ends before it.
-- ``not-read``: it is in the log, and was not read.
+- ``not-read``: it is in the log, and was not read, or is read again after a restart.
 - ``queued``: it was read, and waits for a handler.
 - ``in-flight``: a handler has it.
 - ``failing``: it was nacked, and its failure strategy is under way.
@@ -56,7 +56,8 @@ class RecordFacts:
     handlers: tuple[str, ...]
     # The partition is assigned to this process, or was when the channel failed.
     is_assigned: bool
-    # Offset of the next record to read. None: reading has not begun.
+    # Offset of the next record to read: of a channel that has failed, after a restart. None: it is
+    # not known, or reading has not begun.
     position: int | None = None
     # Where reading began in this assignment. None: not known.
     began: int | None = None
@@ -197,6 +198,12 @@ def _sentence(place: Place, facts: RecordFacts) -> str:
 
 def _unread(facts: RecordFacts) -> str:
     position = facts.position or 0
+    if facts.state == "failed" and facts.began is None:
+        # It has left the group.
+        return (
+            f"It is not settled: the channel has failed, and reads {facts.partition} from offset "
+            f"{position} on after a restart."
+        )
     before = facts.offset - position
     text = f"It was not read yet: {facts.partition} is read up to offset {position}, "
     text += "and it comes next" if not before else f"at most {count_of(before)} before it"

@@ -137,6 +137,28 @@ async def test_a_channel_that_has_failed_still_knows_its_record() -> None:
         assert found["past"][-1]["text"].startswith("the channel stopped for it")
 
 
+async def test_records_that_a_failed_channel_has_not_committed_come_again_and_can_be_skipped() -> (
+    None
+):
+    service = Service(failure_strategy="fail", ordering="partition", concurrency=1)
+    async with service.running() as test:
+        await send(test, "ok", "bad", "ok")
+        found = [await service.ask(offset) for offset in range(3)]
+        assert [one["place"] for one in found] == ["committed", "not-read", "not-read"]
+        assert found[1]["text"] == [
+            "It is not settled: the channel has failed, and reads orders-0 from offset 1 on after "
+            "a restart."
+        ]
+        assert found[1]["can_skip"]
+        body = {"topic": "orders", "partition": 0, "offset": 1}
+        await service.client.post("/api/channels/orders/skip", json=body)
+        await service.client.post("/api/channels/orders/restart", json={})
+        await asyncio.sleep(2)
+        found = [await service.ask(offset) for offset in range(3)]
+        assert [one["place"] for one in found] == ["committed"] * 3
+        assert [one["ending"] for one in found] == [None, "skipped", None]
+
+
 @pytest.mark.parametrize(
     ("query", "status", "words"),
     [
