@@ -123,6 +123,7 @@ class OperatorActions:
                 status=answer.status,
                 outcome=_outcome(answer.status),
                 result=one_line(str(answer.body.get("error", answer.body.get("result", "done")))),
+                has_changed=answer.has_changed,
             )
         )
         return answer
@@ -338,7 +339,7 @@ async def _skip(channel: Channel, action: str, arguments: Mapping[str, Any]) -> 
         outcome = channel.skip(asked.partition, asked.offset)
     except NotOwnerError as error:
         raise _not_ours(channel, asked.partition) from error
-    return _answer(channel, action, said[outcome])
+    return _answer(channel, action, said[outcome], has_changed=outcome != "settled")
 
 
 def _log_level(action: str, given: Mapping[str, Any]) -> ActionAnswer:
@@ -367,7 +368,12 @@ def _log_level(action: str, given: Mapping[str, Any]) -> ActionAnswer:
 
 
 def _answer(
-    channel: Channel, action: str, result: str | None = None, *, status: int = 200
+    channel: Channel,
+    action: str,
+    result: str | None = None,
+    *,
+    status: int = 200,
+    has_changed: bool = True,
 ) -> ActionAnswer:
     """Return the answer for a change that was made: the state of the channel after it."""
     facts = channel.facts()
@@ -380,6 +386,7 @@ def _answer(
             "state": facts.state,
             "paused_by": list(facts.paused_by),
         },
+        has_changed,
     )
 
 

@@ -37,6 +37,8 @@ class ActionAnswer:
 
     status: int
     body: Mapping[str, Any]
+    # False: everything was as asked for before.
+    has_changed: bool = True
 
 
 class ActionError(Exception):

@@ -157,4 +157,6 @@ def _skipped(event: ActionTaken, at: float) -> _Found | None:
         # The arguments are cut in the event where they are long.
         return None
     text = f"an operator at {event.remote} asked to skip it"
+    if not event.has_changed:
+        return partition, offset, PastEvent(at, f"{text} after it was settled")
     return partition, offset, PastEvent(at, text, "skipped")

@@ -159,6 +159,19 @@ async def test_records_that_a_failed_channel_has_not_committed_come_again_and_ca
         assert [one["ending"] for one in found] == [None, "skipped", None]
 
 
+async def test_a_skip_that_came_too_late_changes_no_ending() -> None:
+    service = Service()
+    async with service.running() as test:
+        await send(test, "ok", "bad")
+        for offset in range(2):
+            body = {"topic": "orders", "partition": 0, "offset": offset}
+            late = await service.client.post("/api/channels/orders/skip", json=body)
+            assert late.json()["result"].endswith("was settled before: nothing has changed")
+        found = [await service.ask(offset) for offset in range(2)]
+        assert [one["ending"] for one in found] == [None, "dead-letter"]
+        assert found[1]["dead_letter_topic"] == "dead-letter-topic-orders"
+
+
 @pytest.mark.parametrize(
     ("query", "status", "words"),
     [

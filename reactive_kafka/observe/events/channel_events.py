@@ -61,6 +61,8 @@ class ActionTaken(ChannelEvent):
     status: int
     outcome: Literal["ok", "refused", "failed"]
     result: str
+    # False: everything was as asked for before, as a record to skip that was settled.
+    has_changed: bool = True
 
     def loudness(self) -> Level:
         return "info" if self.outcome == "ok" else "warning"
