@@ -49,6 +49,8 @@ from reactive_kafka.tasks import log_failure
 
 WAITED_S = 10.0
 """How long an answer waits for a stop, a start, a restart or a seek. They continue after it."""
+CUT_OFF = "it is under way, and its request was cut off"
+"""The result of an action whose request ended before its answer."""
 MOST_NAMED = 10
 """How many partitions an answer names."""
 MOST_ARGUMENTS = 500
@@ -99,15 +101,27 @@ class OperatorActions:
         }
 
     async def act(self, request: ActionRequest) -> ActionAnswer:
-        """Carry out one action, and leave one line in the log. A refusal is an answer, too."""
+        """Carry out one action, and leave one line in the log. A refusal is an answer, too.
+
+        Cancellation:
+            The action continues, and has its line.
+        """
         try:
             answer = await self._carry_out(request)
         except ActionError as refusal:
             answer = refusal.answer()
+        except asyncio.CancelledError:
+            self._report(request, ActionAnswer(202, {"result": CUT_OFF}))
+            raise
         except Exception as failure:
             # Its traceback is for the log only.
             LOGGER.exception("the action %s has failed", request.action)
             answer = ActionAnswer(500, {"error": f"it has failed: {describe(failure)}"})
+        self._report(request, answer)
+        return answer
+
+    def _report(self, request: ActionRequest, answer: ActionAnswer) -> None:
+        """Leave the line of an action in the log."""
         self._taken += 1
         is_for_channel = request.action in CHANNEL_ACTIONS
         arguments = dict(request.arguments)
@@ -126,7 +140,6 @@ class OperatorActions:
                 has_changed=answer.has_changed,
             )
         )
-        return answer
 
     def progress(self, replay: str) -> ActionAnswer:
         """Return how far a replay of dead letters is."""
@@ -257,9 +270,12 @@ class OperatorActions:
             handle = tasks.start(run, name, fails)
         if handle is None:
             raise ActionError(503, "the application stops: nothing can be changed now")
-        await asyncio.wait([handle.task], timeout=WAITED_S)
-        if not handle.task.done():
-            is_answered = True
+        try:
+            await asyncio.wait([handle.task], timeout=WAITED_S)
+        finally:
+            # Also if the request was cut off: nobody hears of an outcome that comes later.
+            is_answered = not handle.task.done()
+        if is_answered:
             said = f"it is under way, and has not ended after {WAITED_S:g} s"
             return _answer(channel, action, said, status=202)
         if not outcomes:

@@ -226,6 +226,29 @@ async def test_a_seek_that_fails_after_its_answer_is_in_the_log(
     ]
 
 
+async def test_an_action_whose_request_is_cut_off_is_in_the_log_and_so_is_its_failure(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with service.running() as test:
+        test.broker.answer_timeout_s = 5
+        asked = test.broker.hold("end_offsets")
+        body = {"topic": "orders", "partition": 0, "offset": "beginning"}
+        seeking = asyncio.create_task(service.post("/api/channels/orders/seek", body))
+        await asked.arrived()
+        # As a server with a time limit of its own does.
+        seeking.cancel()
+        await asyncio.wait([seeking])
+        await asyncio.sleep(5)
+    [action] = service.actions
+    assert (action.action, action.status, action.outcome) == ("seek", 202, "ok")
+    assert action.result == "it is under way, and its request was cut off"
+    lines = [line.getMessage() for line in caplog.records if line.levelno == logging.WARNING]
+    assert lines == [
+        "seek of orders by an operator has failed after its answer: TransientBrokerError: the "
+        "in-memory broker did not answer end_offsets within 5 s"
+    ]
+
+
 async def test_a_seek_of_all_partitions_that_fails_says_which_have_moved(service: Service) -> None:
     async with service.running() as test:
         test.broker.answer_timeout_s = 3
