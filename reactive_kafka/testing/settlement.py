@@ -50,11 +50,11 @@ class Unfinished:
 
 
 class LastErrors:
-    """An observer that keeps the last error of each channel and of each partition."""
+    """An observer that keeps the last error of each channel, and of each partition in it."""
 
     def __init__(self) -> None:
-        # Partition -> offset of the record that failed last, and its error.
-        self._of_partitions: dict[TopicPartition, tuple[int, BaseException]] = {}
+        # Channel and partition -> offset of the record that failed last, and its error.
+        self._of_partitions: dict[tuple[str, TopicPartition], tuple[int, BaseException]] = {}
         self._of_channels: dict[str, BaseException] = {}
 
     def on(self, event: Event) -> None:
@@ -67,15 +67,17 @@ class LastErrors:
             error = error.__cause__
         self._of_channels[event.channel] = error
         if isinstance(event, FailureEvent):
-            self._of_partitions[event.partition] = event.offset, error
+            self._of_partitions[event.channel, event.partition] = event.offset, error
 
     def of_channel(self, channel: str) -> BaseException | None:
         """Return the last error of a channel."""
         return self._of_channels.get(channel)
 
-    def of_partition(self, partition: TopicPartition, committed: int) -> BaseException | None:
-        """Return the last error of a partition, unless its record is committed by now."""
-        offset, error = self._of_partitions.get(partition, (-1, None))
+    def of_partition(
+        self, channel: str, partition: TopicPartition, committed: int
+    ) -> BaseException | None:
+        """Return the last error of a channel's partition, unless its record is committed by now."""
+        offset, error = self._of_partitions.get((channel, partition), (-1, None))
         return error if offset >= committed else None
 
 
@@ -226,7 +228,7 @@ class SettlementCheck:
                     f"channel {channel.name!r}: {partition} ends at {ends[partition]}, {lag}"
                 )
                 unfinished.cause = unfinished.cause or self._errors.of_partition(
-                    partition, committed.get(partition, 0)
+                    channel.name, partition, committed.get(partition, 0)
                 )
 
     def _has_outbox(self, channel: str) -> bool:

@@ -195,6 +195,27 @@ async def test_a_failure_that_is_over_is_no_cause() -> None:
         assert waiting.value.__cause__ is None
 
 
+@pytest.mark.virtual_time
+async def test_the_failure_of_another_channel_that_reads_the_topic_is_no_cause() -> None:
+    table = {"topic": "orders", "failure_strategy": "ignore"}
+    app = App(
+        {"incoming": {"bills": {**table, "group_id": "b"}, "mails": {**table, "group_id": "m"}}}
+    )
+
+    @app.incoming("bills")
+    async def fails(value: str) -> None:
+        raise ValueError("no amount")
+
+    @app.incoming("mails", ack="manual")
+    async def forgets(message: Message[str]) -> None: ...
+
+    async with TestApp(app, overrides={"kafka": {"drain_timeout": "50ms"}}) as test:
+        await test.send("orders", "x")
+        with pytest.raises(NotSettledError, match="channel 'mails'") as waiting:
+            await test.settled(timeout=0.05)
+        assert waiting.value.__cause__ is None
+
+
 RETRIED = {"group_id": "g", "failure_strategy": "delayed-retry-topic"}
 
 
