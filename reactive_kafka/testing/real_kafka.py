@@ -189,8 +189,13 @@ class RealKafka:
         try:
             await start_without_group(consumer)
             ends = await consumer.end_offsets(partitions)
+            # The log may have lost its first records, to its retention or to another test.
+            begins = await consumer.beginning_offsets(partitions)
             consumer.start_at(
-                {partition: self._start_offsets.get(partition, 0) for partition in partitions}
+                {
+                    partition: max(begins[partition], self._start_offsets.get(partition, 0))
+                    for partition in partitions
+                }
             )
             limits = dict.fromkeys(partitions, _RECORDS_PER_POLL)
             by_partition: dict[TopicPartition, list[StoredRecord]] = {
@@ -198,6 +203,8 @@ class RealKafka:
             }
             while any(offset < ends[read] for read, offset in consumer.positions().items()):
                 polled = await consumer.poll(limits, 1.0)
+                for error in polled.errors.values():
+                    raise error
                 for chunk in polled.chunks:
                     by_partition[chunk.partition] += [
                         StoredRecord(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from reactive_kafka import App, Record, TopicPartition
@@ -68,6 +70,17 @@ async def test_nothing_is_asked_of_topics_that_the_application_has_nothing_to_do
         await cluster.open(app)
         assert set(await cluster.ends()) == {TopicPartition("seen-by-pattern", 0)}
         await cluster.close()
+
+
+async def test_records_that_the_cluster_has_deleted_are_not_waited_for() -> None:
+    broker = MemoryBroker()
+    for value in (b"deleted", b"kept"):
+        broker.produce("audit", value, partition=0)
+    broker.delete_records(TopicPartition("audit", 0), 1)
+    cluster = RealKafka()
+    cluster._connector = broker.connector()
+    async with asyncio.timeout(5):
+        assert [record.value for record in await cluster._read("audit")] == [b"kept"]
 
 
 def test_a_real_kafka_and_one_in_memory_are_not_both_meant() -> None:
