@@ -116,14 +116,14 @@ class Channel:
     async def restart(self) -> None:
         """Restart a channel that has failed. It connects in the background.
 
-        This waits until the channel has released its partitions. All attempts of
-        ``restart.max_attempts`` are available again. Handlers that are still running are left
-        behind, and their records are handled again.
+        This waits until the channel has released its partitions. A handler or a hook of the channel
+        itself does not wait for that. All attempts of ``restart.max_attempts`` are available again.
+        Handlers that are still running are left behind, and their records are handled again.
 
         Raises:
             ChannelClosedError: The channel has not failed, or the application is stopping.
         """
-        await self._lifecycle.restart()
+        await self._lifecycle.switch.restart()
 
     def pause(
         self, reason: str = PAUSED, *, partitions: Collection[PartitionLike] | None = None

@@ -49,6 +49,16 @@ class Switch:
         if status.is_ending:
             raise ChannelClosedError(f"channel {name!r} cannot start: the application is stopping")
 
+    async def restart(self) -> None:
+        """Restart the channel if it has failed. Raises as ``Channel.restart`` does."""
+        channel = self._channel
+        is_inside = _is_called_from(channel.name, channel.session.workers)
+        if is_inside and channel.status.state == "failed" and not channel.status.is_ending:
+            # The failed channel waits for its handlers and hooks until it has left its group.
+            await self._take(self._start, "restart")
+        else:
+            await channel.restart()
+
     async def over(self, within_s: float) -> None:
         """Wait until all stops and starts are done, at most *within_s*."""
         if self._open:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, ChannelClosedError, Later, Message
+from reactive_kafka import App, ChannelClosedError, Later, Message, TopicPartition
 from reactive_kafka.events import ChannelFailed, ChannelStateChanged, EndFailed
 from reactive_kafka.testing import TestApp
 from tests.app.handlers import keep_messages
@@ -181,6 +181,46 @@ async def test_restart_waits_until_the_failed_channel_has_let_go() -> None:
         await test.settled()
         assert Counter(seen) == {0: 1, 1: 2}
         assert len(test.broker.members("billing")) == 1
+
+
+@pytest.mark.parametrize("who", ["handler", "hook"])
+@in_virtual_time
+async def test_a_handler_or_hook_of_the_failed_channel_restarts_it_without_a_wait(who: str) -> None:
+    app = make_app(concurrency=2, drain_timeout="20s")
+    handled: list[tuple[int, bytes]] = []
+    has_failed = asyncio.Event()
+
+    async def restart() -> None:
+        began = now()
+        await app.channel("orders").restart()
+        assert now() == began
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if has_failed.is_set():
+            handled.append((message.partition, message.payload))
+        elif message.partition == 0:
+            await has_failed.wait()
+            if who == "handler":
+                await restart()
+        else:
+            raise ValueError("no")
+
+    @app.on_revoked("orders")
+    async def revoked(partitions: frozenset[TopicPartition]) -> None:
+        if who == "hook" and facts(test).state == "failed":
+            await restart()
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"", partition=0)
+        await send(test, b"", partition=1)
+        await until(lambda: state(test) == "failed")
+        began = now()
+        has_failed.set()
+        await until(lambda: state(test) == "running")
+        assert now() - began < 1
+        await test.settled()
+        assert handled == [(1, b"")]
 
 
 @in_virtual_time
