@@ -213,10 +213,15 @@ class Tracing:
     def with_context(self, headers: HeaderPairs, span: Span | None = None) -> HeaderPairs:
         """Return the headers with the context of *span*, or the current one, as their only one."""
         context = None if span is None else self._trace.set_span_in_context(span)
-        carrier: dict[str, str] = {}
-        self._safe.call(self._propagate.inject, carrier, context)
+        injected: HeaderPairs = self._safe.result(self._injected, (), context)
         others = (header for header in headers if header[0] not in self._header_names)
-        return (*others, *((name, value.encode()) for name, value in carrier.items()))
+        return (*others, *injected)
+
+    def _injected(self, context: Context | None) -> HeaderPairs:
+        """Return the headers of a context, as the propagator writes them."""
+        carrier: dict[str, str] = {}
+        self._propagate.inject(carrier, context)
+        return tuple((name, value.encode()) for name, value in carrier.items())
 
 
 class CurrentSpan:

@@ -9,6 +9,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from opentelemetry.propagate import get_global_textmap, set_global_textmap
+from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import SpanKind, StatusCode
 
 from reactive_kafka import (
@@ -373,3 +375,41 @@ def test_a_span_ends_once_though_its_record_is_written_after_it_was_given_up(
     sent.written(tp(), 5)
     assert len(spans.all()) == 1
     assert "ended span" not in caplog.text
+
+
+class NumberPropagator(TextMapPropagator):
+    """Writes a number where OpenTelemetry's headers are text."""
+
+    def extract(self, carrier: Any, context: Any = None, getter: Any = None) -> Any:
+        return context
+
+    def inject(self, carrier: Any, context: Any = None, setter: Any = None) -> None:
+        carrier["sampled"] = 1
+
+    @property
+    def fields(self) -> set[str]:
+        return {"sampled"}
+
+
+@pytest.mark.parametrize("invoices", WAYS)
+@in_virtual_time
+async def test_a_propagator_that_writes_no_text_harms_no_record(
+    invoices: dict[str, Any], spans: Spans, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = get_global_textmap()
+    set_global_textmap(NumberPropagator())
+    try:
+        app = app_with(invoices)
+
+        @app.incoming("orders")
+        @app.outgoing("invoices")
+        async def handler(order: bytes) -> bytes:
+            return order
+
+        async with running(app) as test:
+            await test.send("orders", b"a")
+            await test.settled()
+            assert [record.headers for record in test.records("invoices")] == [()]
+    finally:
+        set_global_textmap(before)
+    assert "AttributeError: 'int' object has no attribute 'encode'" in capsys.readouterr().err
