@@ -5,7 +5,7 @@ import json
 import logging
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from enum import Enum
@@ -22,15 +22,21 @@ from reactive_kafka.observe.events import (
     ChannelFailed,
     ChannelStateChanged,
     CommitFailed,
+    EndFailed,
     Event,
     HandlerRetried,
+    HookFailed,
+    LeadersAway,
     LoopBlocked,
     OffsetReset,
     PartitionsReset,
+    PositionsUnknown,
+    RangeBeyondEnd,
     RecordDeadLettered,
     RecordIgnored,
     RecordLeft,
     RecordPoisoned,
+    SchemaNotChecked,
     SettledNotStored,
 )
 from reactive_kafka.observe.json_values import json_value
@@ -498,6 +504,67 @@ def test_different_events_at_one_moment_are_all_logged(bench: Bench) -> None:
     for event in different:
         bench.observer.on(event)
     assert len(bench.sink.records) == len(different)
+
+
+def _hook_failed(what: str) -> Event:
+    return HookFailed(channel="*", hook=what, reason="OSError: away")
+
+
+def _end_failed(what: str) -> Event:
+    return EndFailed(channel="orders", doing=what, reason="OSError: away")
+
+
+def _not_checked(what: str) -> Event:
+    return SchemaNotChecked(channel="orders", reason=f"the pattern {what} cannot be checked")
+
+
+def _range_beyond_end(what: str) -> Event:
+    return RangeBeyondEnd(channel="orders", partition=TopicPartition(what, 0), until=9, end=4)
+
+
+def _not_stored(what: str) -> Event:
+    return SettledNotStored(
+        channel="orders",
+        during="stop",
+        partitions=frozenset({TopicPartition(what, 0)}),
+        records=3,
+        reason=f"{what}-0: the group is away",
+    )
+
+
+def _leaders_away(what: str) -> Event:
+    partitions = frozenset({TopicPartition(what, 0)})
+    return LeadersAway(channel="orders", partitions=partitions, reason=f"{what}-0 has no leader")
+
+
+def _positions_unknown(what: str) -> Event:
+    partitions = frozenset({TopicPartition(what, 0)})
+    return PositionsUnknown(channel="orders", partitions=partitions, reason=f"{what}-0 is away")
+
+
+@pytest.mark.parametrize(
+    "event_of",
+    [
+        _hook_failed,
+        _end_failed,
+        _not_checked,
+        _range_beyond_end,
+        _not_stored,
+        _leaders_away,
+        _positions_unknown,
+    ],
+)
+def test_what_is_told_only_once_is_no_repeat_of_what_is_told_of_another(
+    bench: Bench, event_of: Callable[[str], Event]
+) -> None:
+    for what in ("first", "second", "third"):
+        bench.observer.on(event_of(what))
+    bench.observer.close()
+    assert len(bench.sink.messages) == 3
+    assert all(
+        what in message
+        for what, message in zip(("first", "second", "third"), bench.sink.messages, strict=True)
+    )
 
 
 def test_a_set_of_partitions_is_counted_and_a_part_of_it_listed(bench: Bench) -> None:

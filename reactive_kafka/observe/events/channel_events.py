@@ -73,14 +73,14 @@ class ChannelFailed(TracedProblem):
     """The channel has stopped. *reason* also says whether and when it restarts by itself."""
 
 
-@event("{doing} failed: {reason}")
+@event("{doing} failed: {reason}", identity=("doing",))
 class EndFailed(TracedProblem):
     """A step of stopping a channel (``*``: the application) failed. The other steps are taken."""
 
     doing: str
 
 
-@event("the hook {hook} raised: {reason}")
+@event("the hook {hook} raised: {reason}", identity=("hook",))
 class HookFailed(TracedProblem):
     """A hook of the application raised. The start, stop or rebalance around it continues."""
 
@@ -121,7 +121,7 @@ class SchemaAvailable(ChannelEvent):
     away_s: float
 
 
-@event("{reason}")
+@event("{reason}", identity=("reason",))
 class SchemaNotChecked(Problem):
     """A pattern in a JSON Schema cannot be checked, so it accepts every value.
 

@@ -21,7 +21,7 @@ class CommitFailed(Problem):
         return f"commit {self.outcome} for {partitions}, retrying: {self.reason}"
 
 
-@event()
+@event(identity=("partitions",))
 class SettledNotStored(Problem):
     """Partitions were released before the positions of their settled records could be stored."""
 

@@ -18,7 +18,7 @@ from reactive_kafka.records import TopicPartition
 MOST_NAMED = 10
 
 
-@event()
+@event(identity=("partitions",))
 class PositionsUnknown(Problem):
     """The start positions could not be looked up. Reported once for each reason."""
 
@@ -66,6 +66,7 @@ class TopicFound(ChannelEvent):
 @event(
     "a range of {partition} goes up to {until}, but its log ends at {end}: reading ends there",
     level="warning",
+    identity=("partition",),
 )
 class RangeBeyondEnd(ChannelEvent):
     """A range goes past the end of the log. A run that ends by itself reads to the end only."""
@@ -92,7 +93,7 @@ class RackHasNoEffect(ChannelEvent):
     reason: str
 
 
-@event("{reason}")
+@event("{reason}", identity=("partitions",))
 class LeadersAway(Problem):
     """A broker answers, but the leaders of these partitions do not. Reported once."""
 
