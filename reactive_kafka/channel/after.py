@@ -101,7 +101,7 @@ def has_waiting(clients: Iterable[ChannelConsumer]) -> bool:
 
 def _client_has_waiting(client: ChannelConsumer) -> bool:
     if client.is_for_retries:
-        return any(map(_unsettled, client.table))
+        return any(_unsettled(partition) for partition in client.table if partition.is_ours)
     error = client.connection.broker_error
     knows_all = error is None or error == CONNECTING
     if knows_all and not client.assignment.has_joined:

@@ -232,6 +232,36 @@ async def test_a_delayed_retry_holds_up_nothing_until_it_is_due() -> None:
 
 
 @in_virtual_time
+async def test_retries_that_were_revoked_hold_up_nothing_until_the_next_assignment() -> None:
+    """It may be long in coming: the coordinator of the group may be away."""
+    turns = Turns(
+        upload={
+            "failure_strategy": "delayed-retry-topic",
+            "delayed_retry": {"topics": ["upload_retry_1000"], "max_retries": 1},
+            "revoke_grace": "1s",
+            "drain_timeout": "1s",
+        }
+    )
+    turns.upload_s = 0.0
+    turns.fails = ValueError("later")
+    async with running(turns.app) as test:
+        await send_to(test, "upload", 1)
+        await until(lambda: turns.count("upload") == 1)
+        turns.upload_s = 3600.0
+        await until(lambda: turns.count("upload") == 2)
+        await send_to(test, "recalc", 1)
+        await asyncio.sleep(1)
+        assert turns.count("recalc") == 0
+        (retries,) = [
+            client
+            for client in turns.app.channel("upload")._lifecycle.session.clients
+            if client.is_for_retries
+        ]
+        await retries.assignment.on_revoked(retries.table.ours)
+        await until(lambda: turns.count("recalc") == 1)
+
+
+@in_virtual_time
 async def test_a_stop_does_not_wait_for_records_that_wait() -> None:
     turns = Turns()
     turns.upload_s = 5.0
