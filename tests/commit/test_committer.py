@@ -25,7 +25,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.errors import TransientBrokerError as Transient
 from reactive_kafka.events import CommitFailed
-from tests.app.helpers import in_virtual_time
+from tests.app.helpers import in_virtual_time, until
 from tests.commit.bench import LATENCY_S, REPEAT_AFTER_S, A, Bench
 
 
@@ -161,8 +161,7 @@ async def test_a_new_assignment_does_not_wait_because_of_what_the_group_refused_
     bench = Bench(strategy, *[NotOwnerError("the member is out")] * 50)
     async with bench.running():
         bench.settle(request=not has_ticks)
-        while len(bench.at()) < 10:
-            await asyncio.sleep(LATENCY_S)
+        await until(lambda: len(bench.at()) == 10, 60)
         # The last attempt was a moment ago, and the next one is 5 s away.
         bench.broker.errors.clear()
         bench.committer.begin_assignment()
