@@ -41,6 +41,13 @@ YOUNG_OBJECTS_EACH = 8
 Handlers that wait come and go in waves, and the collector would run for each wave, for 30 ms.
 """
 
+MOST_YOUNG_OBJECTS = 500_000
+"""How many new objects there may be at most, however many handlers may run at once.
+
+A very large ``concurrency`` means "no limit". Garbage in cycles, such as exceptions with their
+tracebacks, stays in memory until the collector runs.
+"""
+
 
 class LoopLag:
     """Measures the lag of the loop that it runs on."""
@@ -170,7 +177,8 @@ def fewer_collections(at_once: int) -> Iterator[None]:
     if not gc.isenabled() or before[0] not in (700, 2000):
         yield
         return
-    raised = (YOUNG_OBJECTS + YOUNG_OBJECTS_EACH * at_once, *before[1:])
+    young_objects = min(YOUNG_OBJECTS + YOUNG_OBJECTS_EACH * at_once, MOST_YOUNG_OBJECTS)
+    raised = (young_objects, *before[1:])
     gc.set_threshold(*raised)
     try:
         yield

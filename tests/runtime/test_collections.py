@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reactive_kafka.runtime.loop import YOUNG_OBJECTS, fewer_collections
+from reactive_kafka.runtime.loop import MOST_YOUNG_OBJECTS, YOUNG_OBJECTS, fewer_collections
 
 DEFAULT = (700, 10, 10)
 
@@ -31,6 +31,12 @@ def test_it_looks_more_seldom_the_more_handlers_may_run_and_afterwards_as_before
         "a wave of handlers that wait is four containers each at least"
     )
     assert few[1:] == many[1:] == DEFAULT[1:]
+
+
+def test_a_concurrency_that_means_no_limit_does_not_turn_the_collector_off() -> None:
+    with fewer_collections(2**31 - 1):
+        assert gc.get_threshold() == (MOST_YOUNG_OBJECTS, *DEFAULT[1:])
+    assert gc.get_threshold() == DEFAULT
 
 
 def test_what_somebody_has_set_stays() -> None:
