@@ -13,14 +13,15 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from math import floor, inf
 from threading import get_ident
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, NoReturn, Protocol, TypeVar, cast
 
-from reactive_kafka.errors import UnexpectedEndError, describe
+from reactive_kafka.errors import ChannelClosedError, UnexpectedEndError, describe
 
 logger = logging.getLogger("reactive_kafka")
 
@@ -387,3 +388,72 @@ class _SentCall(Generic[T]):
         except Exception as error:
             # Like an error of the call itself.
             self._answer.set_exception(error)
+
+
+async def at_home(home: HomeLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Await a coroutine on the loop of the application, from any loop and thread.
+
+    Raises:
+        ChannelClosedError: The loop has ended, and the coroutine before its own end.
+
+    Cancellation: The coroutine is cancelled, too.
+    """
+    if home.is_here:
+        return await work()
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def run() -> tuple[T | None, BaseException | None]:
+        try:
+            return await work(), None
+        except (SystemExit, KeyboardInterrupt) as ending:
+            # It is meant for the caller. Raised in a task, it would end the application's loop.
+            return None, ending
+
+    def cancel(_: object) -> None:
+        for task in tasks:
+            task.cancel()
+
+    answer = home.send(partial(_start, run, tasks), has_stopped)
+    try:
+        result, ending = await asyncio.wrap_future(answer)
+    except asyncio.CancelledError:
+        # Calls of one thread keep their order, so there is a task by then.
+        home.send(cancel, lambda: None)
+        raise
+    if ending is not None:
+        raise ending
+    return cast(T, result)
+
+
+def _start(
+    work: Callable[[], Coroutine[Any, Any, Any]],
+    tasks: list[asyncio.Task[Any]],
+    answer: concurrent.futures.Future[Any],
+) -> None:
+    """Start the task of a call, which its caller on another loop may cancel, and answer it."""
+    task = asyncio.create_task(work())
+    tasks.append(task)
+    task.add_done_callback(partial(_answer_with, answer))
+
+
+def _answer_with(answer: concurrent.futures.Future[Any], task: asyncio.Task[Any]) -> None:
+    """Pass on the outcome of a task to its caller on another loop."""
+    if task.cancelled() and task.cancelling():
+        # The loop ends, and has cancelled all tasks; or the caller has, and does not look.
+        answer.set_exception(has_stopped_error())
+    elif task.cancelled():
+        answer.set_exception(asyncio.CancelledError())
+    elif (error := task.exception()) is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(task.result())
+
+
+def has_stopped() -> NoReturn:
+    """Raise the error of a call to an application whose loop is closed."""
+    raise has_stopped_error()
+
+
+def has_stopped_error() -> ChannelClosedError:
+    """Return the error of a call to an application whose loop is closed."""
+    return ChannelClosedError("the application has stopped")

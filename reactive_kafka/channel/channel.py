@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import contextmanager
-from typing import Any
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
@@ -27,7 +36,7 @@ from reactive_kafka.outgoing.emitter import RecordMetadata
 from reactive_kafka.partitions.partition import lag_begins
 from reactive_kafka.partitions.start_choice import Where, check_where
 from reactive_kafka.records import PartitionLike, TopicPartition, as_partition
-from reactive_kafka.tasks import HomeLoop
+from reactive_kafka.tasks import HomeLoop, at_home
 from reactive_kafka.tracking.metadata.codec import decode
 from reactive_kafka.tracking.metadata.user import check_metadata
 from reactive_kafka.verdicts.acknowledger import verdicts_of
@@ -36,12 +45,30 @@ from reactive_kafka.verdicts.message import Message
 PAUSED = "paused by the application"
 """The reason of a pause where none is given."""
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _from_any_loop(
+    method: Callable[Concatenate[Channel, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Channel, P], Coroutine[Any, Any, T]]:
+    """Let a method be awaited on another event loop, as blocking handlers do in their thread."""
+
+    @wraps(method)
+    async def awaited(self: Channel, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await at_home(self._home, partial(method, self, *args, **kwargs))
+
+    return awaited
+
 
 class Channel:
     """One incoming channel of a running application, from ``app.channel(name)``.
 
     ``async for message in channel`` consumes without a handler; you ack or nack each message
     yourself.
+
+    Its methods may be called from any thread, and awaited on any event loop: a blocking handler
+    calls ``asyncio.run(channel.commit())``. Only the iteration belongs to the application's loop.
     """
 
     def __init__(self, lifecycle: ChannelLifecycle) -> None:
@@ -65,7 +92,12 @@ class Channel:
         Raises:
             ChannelClosedError: The channel has a handler, or has failed and does not restart by
                 itself.
+            RuntimeError: The caller is on another event loop than the application.
         """
+        if not self._home.is_here:
+            raise RuntimeError(
+                f"channel {self.name!r} is iterated over on the event loop of the application only"
+            )
         return messages(self._lifecycle)
 
     def facts(self) -> ChannelFacts:
@@ -99,7 +131,8 @@ class Channel:
         that: for it the call returns at once, no further record is taken, and the channel stops
         when the handler has returned. Cancelling the caller does not end the stop.
         """
-        await self._lifecycle.switch.stop()
+        stop = partial(self._lifecycle.switch.stop, from_thread=not self._home.is_here)
+        await at_home(self._home, stop)
 
     async def start(self) -> None:
         """Start a channel that is stopped, not ``enabled``, or failed, at the committed position.
@@ -111,8 +144,10 @@ class Channel:
         Raises:
             ChannelClosedError: The application is stopping.
         """
-        await self._lifecycle.switch.start()
+        start = partial(self._lifecycle.switch.start, from_thread=not self._home.is_here)
+        await at_home(self._home, start)
 
+    @_from_any_loop
     async def restart(self) -> None:
         """Restart a channel that has failed. It connects in the background.
 
@@ -170,6 +205,7 @@ class Channel:
         """How many records a handler or the application has, without a verdict."""
         return self._lifecycle.session.clients.in_flight()
 
+    @_from_any_loop
     async def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit now instead of at the next tick: everything that is settled, or these positions.
 
@@ -193,6 +229,7 @@ class Channel:
         with self._failure_as_cause():
             await (self._commit_all() if positions is None else self._commit_positions(positions))
 
+    @_from_any_loop
     async def committed(self) -> dict[TopicPartition, int | None]:
         """Ask the broker for the committed positions: partition -> position.
 
@@ -223,6 +260,7 @@ class Channel:
                 )
         return found
 
+    @_from_any_loop
     async def lag(self) -> dict[TopicPartition, int]:
         """Ask the broker for the lag: partition -> records from the committed position to the end.
 
@@ -248,6 +286,7 @@ class Channel:
                     found[partition] = max(0, end - behind)
         return found
 
+    @_from_any_loop
     async def handled(self, confirmation: RecordMetadata, *, timeout: float | None = None) -> None:
         """Wait until this channel has handled a record that was sent, to read your own write.
 
@@ -363,6 +402,7 @@ class Channel:
 
         return self._home.call(store, lambda: False)
 
+    @_from_any_loop
     async def offset_metadata(self, partition: PartitionLike) -> Any:
         """Return the string committed with the position.
 
@@ -397,6 +437,7 @@ class Channel:
         text = "" if stored is None else decode(stored.metadata, stored.offset).user
         return self._reader.value(partition, text)
 
+    @_from_any_loop
     async def seek(self, partition: PartitionLike, where: Where) -> None:
         """Continue reading a partition elsewhere. Late acks of its in-flight records do nothing.
 

@@ -33,19 +33,23 @@ class Switch:
         # Stops and starts that were asked for and have not ended.
         self._open: list[asyncio.Task[None]] = []
 
-    async def stop(self) -> None:
-        """Stop the channel, as ``Channel.stop`` does."""
+    async def stop(self, *, from_thread: bool) -> None:
+        """Stop the channel, as ``Channel.stop`` does.
+
+        Args:
+            from_thread: The call came from another thread than that of the application's loop.
+        """
         if self._channel.status.is_taking and not self._open:
             # At once: a caller inside the channel cannot wait for the stop itself.
             self._channel.session.clients.take_nothing_new()
-        await self._take(self._stop, "stop")
+        await self._take(self._stop, "stop", from_thread=from_thread)
 
-    async def start(self) -> None:
+    async def start(self, *, from_thread: bool) -> None:
         """Start a channel that does not run. Raises as ``Channel.start`` does."""
         status = self._channel.status
         name = self._channel.name
         if not status.is_ending:
-            await self._take(self._start, "start")
+            await self._take(self._start, "start", from_thread=from_thread)
         if status.is_ending:
             raise ChannelClosedError(f"channel {name!r} cannot start: the application is stopping")
 
@@ -64,7 +68,9 @@ class Switch:
         if self._open:
             await asyncio.wait(list(self._open), timeout=max(0.0, within_s))
 
-    async def _take(self, change: Callable[[], Awaitable[None]], what: str) -> None:
+    async def _take(
+        self, change: Callable[[], Awaitable[None]], what: str, *, from_thread: bool
+    ) -> None:
         """Make a change after those that were asked for before, and wait for it.
 
         A handler or a hook of the channel does not wait: the channel waits for it.
@@ -78,7 +84,7 @@ class Switch:
         def fails(error: BaseException) -> None:
             channel.report_failed_end(f"{what} by hand", error)
 
-        is_inside = _is_called_from(channel.name, channel.session.workers)
+        is_inside = _is_called_from(channel.name, channel.session.workers, from_thread=from_thread)
         handle = self._context.copy().run(
             channel.services.tasks.start, run, f"{what} of {channel.name}", fails
         )
@@ -121,11 +127,15 @@ class Switch:
             channel.start_new_session()
 
 
-def _is_called_from(channel: str, workers: object) -> bool:
-    """Return whether a handler or a hook of a channel calls, and not a task that it has started."""
+def _is_called_from(channel: str, workers: object, *, from_thread: bool) -> bool:
+    """Return whether a handler or a hook of a channel calls, and not a task that it has started.
+
+    A call from a thread is that of a blocking handler: it has the handler's context, and a task of
+    its own.
+    """
     task = asyncio.current_task()
     worker = WORKER.get(None)
     hook = HOOK.get()
-    if worker is not None and worker.task is task and worker.pool is workers:
+    if worker is not None and worker.pool is workers and (from_thread or worker.task is task):
         return True
-    return hook is not None and hook == (channel, task)
+    return hook is not None and hook[0] == channel and (from_thread or hook[1] is task)

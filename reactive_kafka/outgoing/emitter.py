@@ -9,12 +9,11 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from datetime import datetime
 from functools import partial
 from threading import get_ident
-from typing import Any, NamedTuple, NoReturn, TypeVar, cast, overload
+from typing import Any, NamedTuple, TypeVar, cast, overload
 
 from reactive_kafka.config.kinds import SOME_TIME
 from reactive_kafka.errors import (
     BufferFullError,
-    ChannelClosedError,
     ConfigError,
     SchemaAwayError,
     TransientBrokerError,
@@ -29,7 +28,7 @@ from reactive_kafka.outgoing.schema_wait import once_known
 from reactive_kafka.outgoing.target import Target
 from reactive_kafka.outgoing.transactions.emitter_transaction import EmitterTransaction
 from reactive_kafka.records import HeaderPairs, TopicPartition, record_of
-from reactive_kafka.tasks import HomeLoop
+from reactive_kafka.tasks import HomeLoop, at_home, has_stopped, has_stopped_error
 from reactive_kafka.verdicts.ageing import not_ageing
 from reactive_kafka.verdicts.unawaited import awaited_or_reported
 
@@ -127,7 +126,7 @@ class Sending(QueuedRecord):
         def follow_no_more() -> None:
             if not self.is_over:
                 # The application ended without reporting its outcome.
-                self.fail(_has_stopped_error())
+                self.fail(has_stopped_error())
             follow()
 
         if self.home.is_here:
@@ -221,7 +220,7 @@ class Emitter:
         record = record_of(value, key, headers, partition, timestamp, topic)
         channel, home = self._running()
         work = partial(_send, channel)
-        return await _at_home(home, self._sending(work, record))
+        return await at_home(home, self._sending(work, record))
 
     def send_nowait(
         self,
@@ -282,7 +281,7 @@ class Emitter:
                 self._home = home
                 self._thread = get_ident()
             return self._send_now(channel, home, record)
-        return home.call(partial(self._send_now, channel, home, record), _has_stopped)
+        return home.call(partial(self._send_now, channel, home, record), has_stopped)
 
     def _send_now(self, channel: Target, home: HomeLoop, record: Any) -> Sending:
         if self._around is None:
@@ -319,7 +318,7 @@ class Emitter:
             ConfigError: On entering: the channel has no ``transactional_id``.
             ChannelClosedError: On entering: the application does not run.
         """
-        return EmitterTransaction(self._running, _at_home, lambda: self._around)
+        return EmitterTransaction(self._running, at_home, lambda: self._around)
 
     @overload
     async def request(
@@ -389,7 +388,7 @@ class Emitter:
             raise ConfigError(f"app.emitter({self.name!r}).request({asked}): {error}") from None
 
         work = partial(_ask, channel, decode, timeout_s)
-        return await _at_home(home, self._sending(work, record))
+        return await at_home(home, self._sending(work, record))
 
     async def flush(self) -> None:
         """Wait until the broker has, or has refused, every record that was accepted before.
@@ -405,74 +404,7 @@ class Emitter:
             with not_ageing():
                 await channel.writer.flush()
 
-        await _at_home(home, flushed)
-
-
-async def _at_home(home: HomeLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Await a coroutine on the loop of the application, from any loop and thread.
-
-    Raises:
-        ChannelClosedError: The loop has ended, and the coroutine before its own end.
-
-    Cancellation: The coroutine is cancelled, too.
-    """
-    if home.is_here:
-        return await work()
-    tasks: list[asyncio.Task[Any]] = []
-
-    async def run() -> tuple[T | None, BaseException | None]:
-        try:
-            return await work(), None
-        except (SystemExit, KeyboardInterrupt) as ending:
-            # It is meant for the caller. Raised in a task, it would end the application's loop.
-            return None, ending
-
-    def cancel(_: object) -> None:
-        for task in tasks:
-            task.cancel()
-
-    answer = home.send(partial(_start, run, tasks), _has_stopped)
-    try:
-        result, ending = await asyncio.wrap_future(answer)
-    except asyncio.CancelledError:
-        # Calls of one thread keep their order, so there is a task by then.
-        home.send(cancel, lambda: None)
-        raise
-    if ending is not None:
-        raise ending
-    return cast(T, result)
-
-
-def _start(
-    work: Callable[[], Coroutine[Any, Any, Any]],
-    tasks: list[asyncio.Task[Any]],
-    answer: concurrent.futures.Future[Any],
-) -> None:
-    """Start the task of a call, which its caller on another loop may cancel, and answer it."""
-    task = asyncio.create_task(work())
-    tasks.append(task)
-    task.add_done_callback(partial(_answer_with, answer))
-
-
-def _answer_with(answer: concurrent.futures.Future[Any], task: asyncio.Task[Any]) -> None:
-    """Pass on the outcome of a task to its caller on another loop."""
-    if task.cancelled() and task.cancelling():
-        # The loop ends, and has cancelled all tasks; or the caller has, and does not look.
-        answer.set_exception(_has_stopped_error())
-    elif task.cancelled():
-        answer.set_exception(asyncio.CancelledError())
-    elif (error := task.exception()) is not None:
-        answer.set_exception(error)
-    else:
-        answer.set_result(task.result())
-
-
-def _has_stopped() -> NoReturn:
-    raise _has_stopped_error()
-
-
-def _has_stopped_error() -> ChannelClosedError:
-    return ChannelClosedError("the application has stopped")
+        await at_home(home, flushed)
 
 
 async def _send(channel: Target, record: Any) -> RecordMetadata:

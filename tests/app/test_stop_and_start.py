@@ -193,6 +193,26 @@ async def test_a_handler_that_stops_its_own_channel_is_not_waited_for_by_itself(
         assert seen == [0, 1, 2]
 
 
+async def test_a_blocking_handler_that_stops_its_own_channel_is_not_waited_for_by_itself() -> None:
+    app = make_app(auto_offset_reset="earliest", drain_timeout="10s")
+    seen: list[int] = []
+
+    @app.incoming("orders")
+    def stop_at_the_second(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+        if message.offset == 1:
+            asyncio.run(app.channel("orders").stop())
+
+    async with running(app) as test:
+        await send(test, b"", b"", b"")
+        await until(lambda: state(test) == "stopped")
+        assert seen == [0, 1]
+        assert committed(test) == 2
+        await app.channel("orders").start()
+        await test.settled()
+        assert seen == [0, 1, 2]
+
+
 @in_virtual_time
 async def test_a_handler_may_have_its_own_channel_stopped_and_started() -> None:
     app, seen = make_app(), list[int]()

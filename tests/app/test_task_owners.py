@@ -78,7 +78,7 @@ AWAITED = {
     "delivery.workers.isolation.in_task": "waited for there",
     "broker.aiokafka.kafka_consumer.stop": "whoever disconnects waits for it",
     "broker.consumer.membership.member_tasks.start": "the next poll raises it",
-    "outgoing.emitter._start": "the caller on another loop gets what it raises",
+    "tasks._start": "the caller on another loop gets what it raises",
     "control.operator_actions._in_time": "the answer says what it raises",
     "control.replays.start": "the replay's state says what it raises",
     "http.fact_stream.__call__": "waited for there",

@@ -1,0 +1,93 @@
+"""Channels that are used on other event loops than the application's, as by blocking handlers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal
+
+import pytest
+
+from reactive_kafka import Channel, ChannelClosedError, NotOwnerError, TopicPartition
+from tests.app.helpers import make_app, running, send, settle_down, until
+
+PARTITION = TopicPartition("orders", 0)
+
+CALLS: dict[
+    str,
+    tuple[
+        Callable[[Channel], Coroutine[Any, Any, Any]],
+        Literal["commit", "committed", "end_offsets"],
+        Any,
+    ],
+] = {
+    "commit": (lambda channel: channel.commit(), "commit", None),
+    "committed": (lambda channel: channel.committed(), "committed", {PARTITION: None}),
+    "lag": (lambda channel: channel.lag(), "end_offsets", {PARTITION: 1}),
+    "offset_metadata": (lambda channel: channel.offset_metadata(PARTITION), "committed", ""),
+    "seek": (lambda channel: channel.seek(PARTITION, "end"), "end_offsets", None),
+}
+"""Name -> the call, what it asks the broker, and its result."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_what_asks_a_broker_is_asked_on_the_loop_of_the_application(name: str) -> None:
+    call, question, result = CALLS[name]
+    app = make_app(commit_interval="1h", offset_metadata_cache=False)
+    seen: list[bytes] = []
+
+    @app.incoming("orders")
+    async def take(order: bytes) -> None:
+        seen.append(order)
+
+    async with running(app, partitions=1) as test:
+        channel = app.channel("orders")
+        await send(test, b"one")
+        await until(lambda: seen and not channel.in_flight)
+        held = test.broker.hold(question)
+        asked = asyncio.create_task(asyncio.to_thread(asyncio.run, call(channel)))
+        async with asyncio.timeout(10):
+            await held.arrived()
+            held.release()
+            assert await asked == result
+
+
+async def test_an_error_is_raised_there_and_a_cancellation_ends_the_call() -> None:
+    app = make_app()
+    orders: list[bytes] = []
+
+    @app.incoming("orders")
+    async def take(order: bytes) -> None:
+        orders.append(order)
+
+    async with running(app, partitions=1) as test:
+        channel = app.channel("orders")
+        with pytest.raises(NotOwnerError):
+            await asyncio.to_thread(asyncio.run, channel.seek(("orders", 7), "end"))
+        held = test.broker.hold("end_offsets")
+
+        async def give_up() -> None:
+            async with asyncio.timeout(0.01):
+                await channel.lag()
+
+        with pytest.raises(TimeoutError):
+            await asyncio.to_thread(asyncio.run, give_up())
+        held.release()
+        await settle_down()
+        await send(test, b"one")
+        await test.settled()
+    assert orders == [b"one"]
+    with pytest.raises(ChannelClosedError):
+        await asyncio.to_thread(asyncio.run, channel.start())
+
+
+async def test_an_iteration_on_another_loop_is_refused() -> None:
+    app = make_app()
+
+    async def iterate() -> None:
+        async for message in app.channel("orders"):
+            message.ack()
+
+    async with running(app):
+        with pytest.raises(RuntimeError, match="'orders' is iterated over on the event loop of"):
+            await asyncio.to_thread(asyncio.run, iterate())
