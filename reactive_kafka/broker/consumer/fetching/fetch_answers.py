@@ -35,7 +35,8 @@ class News(NamedTuple):
 class FetchAnswers:
     """Keeps what the answers of one consumer bring, until polls take it.
 
-    - Records of a partition that was sought, or released, meanwhile are dropped.
+    - Records of a partition that was sought, or released, meanwhile are dropped. So are those that
+      another node has sent, too.
     - A first batch that cannot be one is an error of its partition. So is one that is cut short,
       if it was fetched with the largest size; otherwise the next fetch asks for more.
     - If a partition's fetch is refused for good, polls return why, each time that it is tried.
@@ -110,6 +111,9 @@ class FetchAnswers:
         """Return what the answer's partition was asked for, if its records are still wanted."""
         asked = fetch.asked.get(row.partition)
         if asked is None or self._reads.states.get(row.partition) is not asked.state:
+            return None
+        if asked.state.piece is not None:
+            # Its leader has moved while the fetch was on its way, and the new one has answered.
             return None
         return asked if asked.state.position == asked.offset else None
 

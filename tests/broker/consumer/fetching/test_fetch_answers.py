@@ -87,6 +87,27 @@ def test_what_was_fetched_is_dropped_if_the_partition_has_moved_on(change: str) 
     assert not ground.reads.failed
 
 
+def test_records_that_both_the_old_and_the_new_leader_send_are_held_once() -> None:
+    ground = Answered(1)
+    of_old_leader = ground.fetch(ONE)
+    of_new_leader = ground.fetch(OTHER)
+    ground.answers.take(of_new_leader, answer(says(0, b"abc")), NOW)
+    news = ground.answers.take(of_old_leader, answer(says(0, b"abc")), NOW)
+    assert news == (False, False)
+    assert ground.reads.left_bytes == 3
+    ground.reads.drop(ground.reads.state(0))
+    assert ground.reads.left_bytes == 0
+
+
+def test_an_error_of_the_old_leader_leaves_what_the_new_one_has_sent() -> None:
+    ground = Answered(1)
+    of_old_leader = ground.fetch(ONE)
+    ground.answers.take(ground.fetch(OTHER), answer(says(0, b"abc")), NOW)
+    ground.answers.take(of_old_leader, answer(says(0, error=1)), NOW)
+    assert not ground.errors()
+    assert list(ground.reads.held) == [partition(0)]
+
+
 def test_an_error_of_a_partition_that_was_sought_is_not_told() -> None:
     ground = Answered(1)
     fetch = ground.fetch()
