@@ -30,7 +30,10 @@ from reactive_kafka.broker.consumer.membership.classic_group.classic_answers imp
 from reactive_kafka.broker.consumer.membership.classic_group.classic_states import (
     ClassicMemberState,
 )
-from reactive_kafka.broker.consumer.membership.classic_group.leader_rules import partitions_kept
+from reactive_kafka.broker.consumer.membership.classic_group.leader_rules import (
+    AssignorError,
+    partitions_kept,
+)
 from reactive_kafka.broker.consumer.membership.classic_group.member_rules import (
     AnswerEffect,
     ClassicGroupMember,
@@ -854,12 +857,18 @@ class BadAssignor:
             return dict.fromkeys(members, everything)
         if self.mistake == "stranger":
             return {"who": everything}
+        if self.mistake == "text for a number":
+            return {member_id: {TopicPartition("orders", "0")} for member_id in members}
+        if self.mistake == "no partitions":
+            return {member_id: {"orders"} for member_id in members}
         newest = max(members, key=lambda it: int(it.partition("-")[2]))
         return {member_id: everything if member_id == newest else set() for member_id in members}
 
-    def user_data(self, owned: frozenset[TopicPartition], generation: int) -> bytes:
+    def user_data(self, owned: frozenset[TopicPartition], generation: int) -> Any:
         if self.mistake == "no user data":
             raise ValueError("not ready")
+        if self.mistake == "text for user data":
+            return "tenant"
         return b""
 
 
@@ -870,6 +879,8 @@ class BadAssignor:
         ("twice", "the assignor 'bad' has given orders-"),
         ("stranger", "the assignor 'bad' has given partitions to 'who', which is no member"),
         ("steals", "the assignor 'bad' has given orders-"),
+        ("text for a number", "the assignor 'bad' has given what is no set of partitions"),
+        ("no partitions", "the assignor 'bad' has given what is no set of partitions"),
     ],
 )
 def test_the_mistakes_of_an_own_assignor_are_reported_and_do_no_harm(
@@ -901,6 +912,18 @@ def test_an_own_assignor_that_cannot_describe_its_member_is_asked_again_after_a_
         "billing", (BadAssignor("no user data"),), 60_000, 45_000, 3_000
     )
     with pytest.raises(ValueError, match="the assignor 'bad' has raised ValueError: not ready"):
+        member.next_request(10.0)
+    assert member.state is State.OUT
+    assert member.due_at() == 11.0
+
+
+def test_an_own_assignor_that_describes_its_member_with_text_is_named() -> None:
+    member = make_member()
+    member.settings = ClassicMemberSettings(
+        "billing", (BadAssignor("text for user data"),), 60_000, 45_000, 3_000
+    )
+    text = "the assignor 'bad' has returned 'tenant' as user data, which is no bytes"
+    with pytest.raises(AssignorError, match=text):
         member.next_request(10.0)
     assert member.state is State.OUT
     assert member.due_at() == 11.0

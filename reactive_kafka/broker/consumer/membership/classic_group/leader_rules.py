@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,7 +57,8 @@ class LedGroup:
             replica_racks: Partition -> racks of its replicas.
 
         Raises:
-            AssignorError: The assignor has raised, or has given a partition to two members.
+            AssignorError: The assignor has raised, has given a partition to two members, or has
+                given what is no partition.
         """
         name = self.assignor.name
         read = {topic: partitions[topic] for topic in self.topics if partitions.get(topic)}
@@ -72,9 +73,18 @@ class LedGroup:
         if problem is not None:
             raise AssignorError(f"the assignor {name!r} {problem}")
         return [
-            {"member_id": member_id, "assignment": encode_assignment(shares.get(member_id, ()))}
+            {"member_id": member_id, "assignment": self._encoded(shares.get(member_id, ()))}
             for member_id in self.members
         ]
+
+    def _encoded(self, share: Collection[TopicPartition]) -> bytes:
+        try:
+            return encode_assignment(share)
+        except (TypeError, ValueError) as error:
+            name = self.assignor.name
+            raise AssignorError(
+                f"the assignor {name!r} has given what is no set of partitions: {error}"
+            ) from error
 
     def _problem_of(self, shares: Shares) -> str | None:
         """Return why the shares cannot be used, None if they can."""

@@ -609,6 +609,11 @@ class ClassicGroupMember:
             raise AssignorError(
                 f"the assignor {assignor.name!r} has raised {type(error).__name__}: {error}"
             ) from error
+        if not isinstance(user_data or b"", bytes | bytearray | memoryview):
+            raise AssignorError(
+                f"the assignor {assignor.name!r} has returned {user_data!r} as user data, "
+                "which is no bytes"
+            )
         return encode_subscription(
             MemberSubscription(
                 self._joined_topics, user_data, owned, self.generation, self.settings.rack
