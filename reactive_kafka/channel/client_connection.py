@@ -317,14 +317,14 @@ class ClientConnection:
         poll = await consumer.poll(asked.budgets, wait_s, asked.most, asked.byte_room)
         self._is_idle = not poll.chunks and not poll.errors
         self._fetcher.intake.take(poll)
+        for partition, error in poll.errors.items():
+            if partition not in self._unreadable:
+                self._decide_on(partition, error)
         if poll.chunks:
             self._committer.records_came()
             # The workers run first, so that the next poll knows what room there is, and fills all
             # of it at once.
             await asyncio.sleep(0)
-        for partition, error in poll.errors.items():
-            if partition not in self._unreadable:
-                self._decide_on(partition, error)
 
     def _decide_on(self, name: TopicPartition, error: BrokerError) -> None:
         """Decide what becomes of a partition that a poll could not read.
@@ -334,10 +334,12 @@ class ClientConnection:
 
         failures = self._fetcher.stops.failures
         failures.deciding.add(name)
+        partition = self._starts.table.get(name)
+        tracker = None if partition is None else partition.tracker
 
         async def decide() -> None:
             try:
-                fatal = await failures.cannot_read(name, error)
+                fatal = await failures.cannot_read(name, error, tracker)
             finally:
                 self._unreadable.pop(name, None)
                 failures.deciding.discard(name)

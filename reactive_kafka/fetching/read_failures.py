@@ -13,6 +13,7 @@ from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.readable_search import UNREADY_S, ReadableSearch, UnreadablePlace
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 
 class ReadFailures:
@@ -74,11 +75,18 @@ class ReadFailures:
         self._search(partition, place, place.search)
         return False
 
-    async def cannot_read(self, name: TopicPartition, error: BrokerError) -> BrokerError | None:
-        """A poll could not read a partition; returns what is to fail the channel, if anything."""
+    async def cannot_read(
+        self, name: TopicPartition, error: BrokerError, tracker: OffsetTracker | None
+    ) -> BrokerError | None:
+        """A poll could not read a partition; returns what is to fail the channel, if anything.
+
+        Args:
+            tracker: Of the partition when the poll ended.
+        """
         partition = self._table.get(name)
-        if partition is None or not partition.is_read:
-            # It has gone meanwhile, or is about to.
+        if partition is None or not partition.is_read or partition.tracker is not tracker:
+            # It has gone meanwhile, or is about to. Or it was sought, and the error is about the
+            # place before that: the position must not be moved behind it.
             return None
         if isinstance(error, CorruptRecordError):
             return await self._corrupt(partition, error)

@@ -42,6 +42,11 @@ def noting_app(
     return app
 
 
+def tracker_in(client: Any) -> Any:
+    """The tracker with which a client reads orders-0."""
+    return client.table.get(tp(0)).tracker
+
+
 def is_ready(app: App) -> bool:
     return app.health().ready.is_up
 
@@ -211,6 +216,27 @@ async def test_a_seek_during_a_search_ends_it() -> None:
     await broker.close()
 
 
+@pytest.mark.parametrize("policy", ["wait", "fail", "skip"])
+@in_virtual_time
+async def test_what_a_poll_could_not_read_before_a_seek_has_no_effect_after_it(policy: str) -> None:
+    handled: list[tuple[int, int]] = []
+    app = noting_app(handled, on_unreadable=policy)
+    async with running(app) as test:
+        await send(test, *VALUES)
+        await test.settled()
+        [client] = inside(app).session.clients
+        tracker = tracker_in(client)
+        # The poll has ended with this, and the seek comes before it is decided what that means.
+        error = CorruptRecordError(tp(0), 6, "it was spoiled", 7)
+        await app.channel("orders").seek(tp(0), 2)
+        failures = client.fetcher.stops.failures
+        assert await failures.cannot_read(tp(0), error, tracker) is None
+        assert facts(test).unreadable == {}
+        await send(test, b"6")
+        await test.settled()
+        assert [offset for _, offset in handled] == [0, 1, 2, 3, 4, 5, 2, 3, 4, 5, 6]
+
+
 @asynccontextmanager
 async def waiting_search(
     app: App, first: int, last: int
@@ -250,8 +276,10 @@ async def test_a_right_that_is_withdrawn_during_a_search_has_no_readable_record_
     async with waiting_search(app, 1, 2) as (test, broker):
         [client] = inside(app).session.clients
         failures = client.fetcher.stops.failures
-        await failures.cannot_read(tp(0), CorruptRecordError(tp(0), 2, "it was spoiled"))
-        await failures.cannot_read(tp(0), FatalBrokerError("the right READ on it is missing"))
+        tracker = tracker_in(client)
+        await failures.cannot_read(tp(0), CorruptRecordError(tp(0), 2, "it was spoiled"), tracker)
+        missing = FatalBrokerError("the right READ on it is missing")
+        await failures.cannot_read(tp(0), missing, tracker)
         broker.leader_back(tp(0))
         await until(lambda: test.committed("orders") == {tp(0): 6})
         assert [offset for _, offset in handled] == [0, 3, 4, 5]
