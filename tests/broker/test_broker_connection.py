@@ -15,6 +15,7 @@ import aiokafka.errors
 import pytest
 import uvloop
 
+from reactive_kafka.broker.aiokafka.connections import broker_connection
 from reactive_kafka.broker.aiokafka.connections.broker_connection import (
     LAST_NUMBER,
     BrokerConnection,
@@ -28,6 +29,7 @@ from reactive_kafka.broker.wire import codec
 from reactive_kafka.broker.wire.definitions import API_VERSIONS
 from reactive_kafka.broker.wire.errors import NoCommonVersionError
 from reactive_kafka.broker.wire.requests import Request
+from reactive_kafka.testing import FakeClock
 from tests.broker.security.certificates import make_certificates
 
 PATIENCE_S = 5.0
@@ -322,6 +324,24 @@ async def test_a_connection_that_waits_for_an_answer_does_not_rest() -> None:
         with pytest.raises(TimeoutError):
             await node.ask()
         assert node.connection.is_open
+
+
+async def test_a_connection_whose_requests_want_no_answer_does_not_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as that of a producer with ``acks = 0``."""
+    clock = FakeClock()
+    monkeypatch.setattr(broker_connection, "time", clock)
+    async with Node(lambda number: None, connections_max_idle_ms=60_000) as node:
+        connection = node.connection
+        clock.advance(59.0)
+        await connection.send(Request(API_VERSIONS, {}), expects_answer=False)
+        clock.advance(2.0)
+        connection._look_for_idleness()
+        assert connection.is_open
+        clock.advance(59.0)
+        connection._look_for_idleness()
+        assert node.closed == [ClosedBecause.IDLE]
 
 
 async def test_numbers_of_requests_start_again_after_the_last_one() -> None:

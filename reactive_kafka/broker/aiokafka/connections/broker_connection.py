@@ -210,6 +210,8 @@ class BrokerConnection:
                 "to %s:%d, request %d: %s", self.host, self.port, number, request_name(prepared)
             )
         if not expects_answer:
+            # No answer will show that the connection is used.
+            self._last_action = time.monotonic()
             self._last_without_answer = number
             return self._drained(self._protocol)
         answer: Future[Any] = asyncio.get_running_loop().create_future()
