@@ -16,7 +16,12 @@ from aiokafka.protocol.metadata import MetadataRequest
 from reactive_kafka import TopicPartition
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.kafka_connector import KafkaConnector
-from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError
+from reactive_kafka.errors import (
+    BrokerError,
+    FatalBrokerError,
+    RejectedRecordError,
+    TransientBrokerError,
+)
 from reactive_kafka.records import RecordBytes
 from tests.broker.contract import (
     CommitContract,
@@ -42,7 +47,7 @@ from tests.broker.contract_transactions import (
     TransactionContract,
 )
 from tests.broker.contract_writing import WritingContract
-from tests.broker.members import PATIENCE_S, inspecting, producing
+from tests.broker.members import PATIENCE_S, inspecting, joined, producing
 from tests.harness.kafka import KafkaCluster
 
 __all__ = ["group"]
@@ -173,6 +178,33 @@ async def test_a_send_to_a_topic_that_can_never_be_is_refused(cluster: KafkaTest
             await (await producer.send("no topic!", b"x"))
         topic = await cluster.create_topic(1)
         assert (await (await producer.send(topic, b"x"))).offset == 0
+
+
+async def test_a_pattern_goes_on_with_others_while_a_deleted_topic_is_asked_for(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    prefix = f"p{uuid.uuid4().hex[:8]}"
+    kept = TopicPartition(await cluster.create_topic(1, prefix), 0)
+    deleted = TopicPartition(await cluster.create_topic(1, prefix), 0)
+    # The member hears of the deletion only from the leader that it asks.
+    properties = {"metadata_max_age_ms": 3_600_000}
+    async with joined(
+        cluster, None, group, pattern=f"{prefix}-.*", properties=properties
+    ) as member:
+        await member.until_assigned(2)
+        member.consumer.pause([deleted])
+        await cluster.delete_topic(deleted.topic)
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(TransientBrokerError, match=f"no such partition: {deleted}"):
+                while True:
+                    await member.consumer.end_offsets([deleted])
+        assert await member.until_assigned(1) == {kept}
+        async with producing(cluster) as producer:
+            await (await producer.send(kept.topic, b"x", partition=0))
+        taken = await member.take(1)
+        assert taken.keys() == {kept}
+    async with inspecting(cluster) as inspector:
+        assert deleted.topic not in await inspector.topics()
 
 
 async def test_a_topic_deleted_under_a_producer_is_an_error_in_time_and_written_to_once_it_is_back(

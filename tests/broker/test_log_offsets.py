@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,13 +11,15 @@ import aiokafka.errors as kafka_errors
 import pytest
 
 from reactive_kafka import TopicPartition
+from reactive_kafka.broker.aiokafka.cluster_queries import KafkaQueries
 from reactive_kafka.broker.aiokafka.log_offsets import LATEST, UNKNOWN_OFFSET, log_offsets
 from reactive_kafka.broker.wire import codec
 from reactive_kafka.broker.wire.definitions import LIST_OFFSETS
 from reactive_kafka.broker.wire.requests import Answer
+from reactive_kafka.errors import TransientBrokerError
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
-NOT_LEADER, FORBIDDEN, OLD_FORMAT = 6, 29, 43
+UNKNOWN_TOPIC, NOT_LEADER, FORBIDDEN, OLD_FORMAT = 3, 6, 29, 43
 VERSION = 4
 
 
@@ -35,7 +39,15 @@ class Client:
         self.known = dict(self.leaders)
         self.asked: list[tuple[int, dict[str, Any]]] = []
         self.added: list[str] = []
-        self.cluster = SimpleNamespace(leader_for_partition=lambda wanted: self.known[wanted])
+        # It reads what matches a pattern.
+        self.asks_for_all_topics = False
+        self.cluster = SimpleNamespace(
+            leader_for_partition=lambda wanted: self.known[wanted],
+            partitions_for_topic=self._numbers,
+        )
+
+    def _numbers(self, topic: str) -> set[int]:
+        return {partition for _, partition in self.known if self.known[topic, partition]}
 
     def add_topic(self, topic: str) -> None:
         self.added.append(topic)
@@ -62,8 +74,12 @@ class Client:
         return Answer(LIST_OFFSETS, VERSION, codec.encode(LIST_OFFSETS.response, VERSION, answered))
 
 
+async def any_may_be_created(partitions: Collection[TopicPartition]) -> None:
+    """What an inspector checks: nothing."""
+
+
 async def ends(client: Client) -> dict[TopicPartition, int]:
-    return await log_offsets(client, {FIRST: LATEST, SECOND: LATEST}, 1)
+    return await log_offsets(client, {FIRST: LATEST, SECOND: LATEST}, 1, any_may_be_created)
 
 
 async def test_each_leader_is_asked_for_its_partition() -> None:
@@ -105,4 +121,24 @@ async def test_a_leader_that_refuses_ends_it() -> None:
 async def test_a_log_without_times_has_no_offset_for_one() -> None:
     client = Client()
     client.codes[0] = [OLD_FORMAT]
-    assert await log_offsets(client, {FIRST: 5}, 0) == {FIRST: UNKNOWN_OFFSET}
+    assert await log_offsets(client, {FIRST: 5}, 0, any_may_be_created) == {FIRST: UNKNOWN_OFFSET}
+
+
+class Queries(KafkaQueries):
+    """The questions of a consumer with this client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+
+@pytest.mark.parametrize("is_pattern", [True, False])
+async def test_a_topic_that_is_deleted_meanwhile_is_told_at_once(is_pattern: bool) -> None:
+    """A consumer of a pattern would read nothing else any more if it asked for that topic alone."""
+    client = Client()
+    client.asks_for_all_topics = is_pattern
+    client.codes[0] = [UNKNOWN_TOPIC]
+    client.leaders[FIRST] = None
+    async with asyncio.timeout(1):
+        with pytest.raises(TransientBrokerError, match="no such partition: orders-0"):
+            await Queries(client).end_offsets([FIRST, SECOND])
+    assert client.added == ([] if is_pattern else ["orders"])

@@ -80,8 +80,7 @@ class KafkaQueries:
     async def _log_offsets(
         self, times: Mapping[TopicPartition, int], doing: str
     ) -> dict[TopicPartition, int]:
-        await self._check_existence(times)
-        ask = log_offsets(self.client, times, self._isolation_level)
+        ask = log_offsets(self.client, times, self._isolation_level, self._check_existence)
         return await within(self.deadline_s, ask, doing)
 
     async def _check_existence(self, partitions: Collection[TopicPartition]) -> None:

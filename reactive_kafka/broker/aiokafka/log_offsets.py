@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 import aiokafka.errors as kafka_errors
@@ -26,7 +26,10 @@ _RETRY_S = 0.1
 
 
 async def log_offsets(
-    client: Any, times: Mapping[TopicPartition, int], isolation_level: int
+    client: Any,
+    times: Mapping[TopicPartition, int],
+    isolation_level: int,
+    check_existence: Callable[[Collection[TopicPartition]], Awaitable[None]],
 ) -> dict[TopicPartition, int]:
     """Return partition -> its first offset at or after a time in ms since the epoch.
 
@@ -38,14 +41,18 @@ async def log_offsets(
         times: Also :data:`LATEST` and :data:`EARLIEST`.
         isolation_level: A number of Kafka's. With ``read_committed`` the end is the last stable
             offset.
+        check_existence: Called with the partitions that are to be asked for, each time. A topic may
+            be deleted meanwhile.
 
     Raises:
         aiokafka.errors.KafkaError: A leader refuses.
+        Exception: What *check_existence* raises.
     """
     found: dict[TopicPartition, int] = {}
     left = dict(times)
     wait_s = 0.0
     while True:
+        await check_existence(left)
         try:
             found |= await _ask_leaders(client, left, isolation_level)
         except kafka_errors.KafkaError as error:
@@ -67,7 +74,8 @@ async def _ask_leaders(
     for partition, time in times.items():
         node = client.cluster.leader_for_partition(partition)
         if node is None:
-            # From now on the client asks for the metadata of this topic, too.
+            # From now on the client asks for the metadata of this topic, too. A consumer does not
+            # get here: it has checked that the partition exists.
             client.add_topic(partition.topic)
         elif node != -1:
             by_node.setdefault(node, {})[partition] = time
