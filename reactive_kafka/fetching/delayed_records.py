@@ -14,6 +14,10 @@ from reactive_kafka.records import RawRecord
 from reactive_kafka.tasks import Flag, is_set_within
 from reactive_kafka.tracking.plans import holding, still_to_come
 
+LOOK_S = 1.0
+"""How soon to look again whether planned ranges were read. Their end may be a gap of the log, which
+brings no record."""
+
 
 class DelayedRecords:
     """The records of one client that are not due; each is held with the lane of its partition.
@@ -68,18 +72,23 @@ class DelayedRecords:
         self.changed.set()
 
     def release_due(self, now: float) -> float | None:
-        """Give out the records that are due; returns when the next one is, None if none is held."""
-        # Planned ranges come first: nothing is given out of a lane until all of them were read.
-        lanes = [
-            partition.lane
-            for partition in self._table
-            if partition.lane is not None and not awaits_plans(partition.lane)
-        ]
-        released = sum(self._lanes.add_due(lane, now, self._workers.keep) for lane in lanes)
+        """Give out the records that are due; returns when to look next, None if none is held."""
+        released = 0
+        times: list[float] = []
+        for partition in self._table:
+            lane = partition.lane
+            if lane is None:
+                continue
+            # Planned ranges come first: nothing is given out of a lane until all of them were read.
+            is_waiting = awaits_plans(lane)
+            if not is_waiting:
+                released += self._lanes.add_due(lane, now, self._workers.keep)
+            due = lane.next_due
+            if due is not None:
+                times.append(now + LOOK_S if is_waiting else due)
         if released:
             self._arrived()
-        times = [lane.next_due for lane in lanes]
-        return min((due for due in times if due is not None), default=None)
+        return min(times, default=None)
 
     async def run(self) -> None:
         """Give out records when they are due, for ever."""
