@@ -72,7 +72,8 @@ async def answers_soon(client: KafkaClient, within_s: float) -> bool:
     except TimeoutError:
         pass
     finally:
-        await cancel([request for request in requests if not request.done()])
+        # Also those that have ended: their errors have to be looked at.
+        await cancel(requests)
     return False
 
 
