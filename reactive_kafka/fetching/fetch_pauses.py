@@ -37,6 +37,8 @@ class FetchPauses:
             stopped: Those that are not fetched for another reason than room: they are paused at
                 once.
         """
+        # A partition that has gone comes back as another one, which the client has not paused.
+        self._paused = [partition for partition in self._paused if partition.is_ours]
         to_resume = [
             partition
             for partition in self._paused

@@ -595,3 +595,13 @@ def test_what_an_assignment_has_opened_is_paused_again_at_the_client() -> None:
     a.fetch.begin_assignment()
     assert pauses.update([a], [], [A], 0.5) == ([A], [])
     assert pauses.update([], [A], [], 0.6) == ([], [A])
+
+
+def test_a_partition_that_has_gone_while_it_was_paused_is_forgotten() -> None:
+    pauses, a = FetchPauses(), lone_partition(A)
+    pauses.update([a], [], [A], 0.0)
+    a.go("revoke")
+    a.go("lose")
+    assert pauses.update([], [B], [], 1.0) == ([], [])
+    # Another member has had it, and it is a new one now.
+    assert pauses.update([], [A], [], 2.0) == ([], [])
