@@ -59,7 +59,7 @@ class ReadFailures:
         """Why partitions cannot be read, and have not been for a while."""
         self._forget_others()
         due = self._clock.monotonic() - UNREADY_S
-        places = [partition.fetch.unreadable for partition in self._found if partition.is_ours]
+        places = [partition.fetch.unreadable for partition in self._found]
         return [place.reason for place in places if place is not None and place.since <= due]
 
     def is_over(self, partition: Partition) -> bool:
@@ -230,6 +230,9 @@ def _read_from(consumer: Consumer, partition: Partition, offset: int) -> None:
 
 
 def _is_current(partition: Partition) -> bool:
-    """Whether the place still matters: not if the partition was sought elsewhere meanwhile."""
+    """Whether the place still matters: not if the partition was sought elsewhere meanwhile.
+
+    Nor if it has gone: another partition of the same name may be ours by now.
+    """
     place = partition.fetch.unreadable
-    return place is not None and place.tracker is partition.tracker
+    return place is not None and place.tracker is partition.tracker and partition.is_ours

@@ -119,6 +119,29 @@ async def test_a_seek_past_it_ends_the_wait_at_once_although_nobody_asks_for_hea
         await until(lambda: handled == [(0, 0), (0, 1), (0, 4), (0, 5)], 1.0)
 
 
+@in_virtual_time
+async def test_a_partition_that_another_member_has_had_meanwhile_is_read_at_once() -> None:
+    handled: list[tuple[int, int]] = []
+    app = noting_app(handled)
+    other = noting_app([])
+    broker = make_broker(2)
+    async with running(app, broker=broker) as test:
+        for number in range(2):
+            broker.spoil(tp(number), 0, 0)
+            await send(test, b"0", partition=number)
+        # The next attempt is 31.5 s after the first one.
+        await asyncio.sleep(20)
+        async with TestApp(other, broker=broker):
+            await until(lambda: len(app.channel("orders").assignment) == 1)
+            [moved] = other.channel("orders").assignment
+            broker.mend(moved)
+            await until(lambda: test.committed("orders").get(moved) == 1)
+        await until(lambda: len(app.channel("orders").assignment) == 2)
+        await send(test, b"1", partition=moved.partition)
+        await until(lambda: handled == [(moved.partition, 1)], 1.0)
+    await broker.close()
+
+
 # -- skip
 
 
