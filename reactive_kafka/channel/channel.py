@@ -147,7 +147,6 @@ class Channel:
         start = partial(self._lifecycle.switch.start, from_thread=not self._home.is_here)
         await at_home(self._home, start)
 
-    @_from_any_loop
     async def restart(self) -> None:
         """Restart a channel that has failed. It connects in the background.
 
@@ -158,7 +157,8 @@ class Channel:
         Raises:
             ChannelClosedError: The channel has not failed, or the application is stopping.
         """
-        await self._lifecycle.switch.restart()
+        restart = partial(self._lifecycle.switch.restart, from_thread=not self._home.is_here)
+        await at_home(self._home, restart)
 
     def pause(
         self, reason: str = PAUSED, *, partitions: Collection[PartitionLike] | None = None

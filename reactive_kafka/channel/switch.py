@@ -53,13 +53,13 @@ class Switch:
         if status.is_ending:
             raise ChannelClosedError(f"channel {name!r} cannot start: the application is stopping")
 
-    async def restart(self) -> None:
+    async def restart(self, *, from_thread: bool) -> None:
         """Restart the channel if it has failed. Raises as ``Channel.restart`` does."""
         channel = self._channel
-        is_inside = _is_called_from(channel.name, channel.session.workers)
+        is_inside = _is_called_from(channel.name, channel.session.workers, from_thread=from_thread)
         if is_inside and channel.status.state == "failed" and not channel.status.is_ending:
             # The failed channel waits for its handlers and hooks until it has left its group.
-            await self._take(self._start, "restart")
+            await self._take(self._start, "restart", from_thread=from_thread)
         else:
             await channel.restart()
 

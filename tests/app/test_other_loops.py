@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
 import pytest
 
-from reactive_kafka import Channel, ChannelClosedError, NotOwnerError, TopicPartition
-from tests.app.helpers import make_app, running, send, settle_down, until
+from reactive_kafka import Channel, ChannelClosedError, Message, NotOwnerError, TopicPartition
+from tests.app.helpers import facts, make_app, running, send, settle_down, until
 
 PARTITION = TopicPartition("orders", 0)
 
@@ -91,3 +92,29 @@ async def test_an_iteration_on_another_loop_is_refused() -> None:
     async with running(app):
         with pytest.raises(RuntimeError, match="'orders' is iterated over on the event loop of"):
             await asyncio.to_thread(asyncio.run, iterate())
+
+
+async def test_a_blocking_handler_of_the_failed_channel_restarts_it_without_a_wait() -> None:
+    app = make_app(concurrency=2, drain_timeout="60s")
+    has_failed = threading.Event()
+    handled: list[tuple[int, bytes]] = []
+
+    @app.incoming("orders")
+    def handler(message: Message[bytes]) -> None:
+        if has_failed.is_set():
+            handled.append((message.partition, message.payload))
+        elif message.partition == 0:
+            has_failed.wait(30)
+            asyncio.run(app.channel("orders").restart())
+        else:
+            raise ValueError("no")
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"", partition=0)
+        await send(test, b"", partition=1)
+        await until(lambda: facts(test).state == "failed")
+        has_failed.set()
+        # The stop of the failed channel waits a minute for a handler that does not return.
+        async with asyncio.timeout(20):
+            await until(lambda: facts(test).state == "running", 20)
+            await until(lambda: handled == [(1, b"")], 20)
