@@ -188,9 +188,19 @@ class PartitionStarter:
         return start
 
     def start_recreated(
-        self, partition: Partition, why: str, log: LogEnds, was_at: int | None = None
+        self,
+        partition: Partition,
+        why: str,
+        log: LogEnds,
+        was_at: int | None = None,
+        *,
+        is_there: bool = True,
     ) -> Start | None:
         """Track a partition of a recreated topic from its beginning.
+
+        Args:
+            is_there: False: the topic does not have this partition any more. Nothing is committed
+                before it has.
 
         Returns:
             None if the channel is to fail instead.
@@ -205,12 +215,14 @@ class PartitionStarter:
         position = log.start
         if partition.ranges is not None:
             position = partition.ranges.after(log.start)
-        start = Start(position, "earliest", commit=True, fetched_from=min(position, log.end))
+        start = Start(position, "earliest", commit=is_there, fetched_from=min(position, log.end))
         partition.start.carried_out()
         partition.log.note_run_end(None)
         # The start is committed at once, even if that moves the group back: after a crash the next
         # owner would continue at a position of the old topic.
-        self._track(partition, OffsetTracker(partition.id, start.position, commit_start=True))
+        self._track(
+            partition, OffsetTracker(partition.id, start.position, commit_start=start.commit)
+        )
         self._reports.reset(partition.id, was_at, start, reason=why)
         return start
 

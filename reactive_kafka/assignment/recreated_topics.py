@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from reactive_kafka.assignment.incarnations import Incarnations
-from reactive_kafka.assignment.log_ends import ask_log_ends
+from reactive_kafka.assignment.log_ends import LogEnds, ask_log_ends
 from reactive_kafka.assignment.partition_starter import PartitionStarter
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.commit.committer import Committer
@@ -13,6 +13,7 @@ from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.partitions.client_partitions import ClientPartitions
 from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.partitions.start_choice import StartChoice
+from reactive_kafka.records import TopicPartition
 
 
 class RecreatedTopics:
@@ -97,20 +98,36 @@ class RecreatedTopics:
         assignments = {partition: partition.assignment for partition in read}
         has_restarted = False
         for partition, why in read.items():
+            is_there = True
             try:
                 logs = await ask_log_ends(consumer, [partition.id], {})
             except TransientBrokerError:
-                # The next look restarts it, if it is ours then.
-                continue
+                if not await self._has_gone(consumer, partition.id):
+                    # The next look restarts it, if it is ours then.
+                    continue
+                # The topic has fewer partitions than before. A position of the old one would be
+                # refused, and be wrong once the partition is added.
+                is_there = False
+                logs = {partition.id: LogEnds(0, 0)}
             # The broker was asked meanwhile: the partition may have gone, or have restarted.
             if partition.assignment != assignments[partition] or partition.live is None:
                 continue
             if self._starter.why_void(partition) is None:
                 continue
-            start = self._starter.start_recreated(partition, why, logs[partition.id])
+            start = self._starter.start_recreated(
+                partition, why, logs[partition.id], is_there=is_there
+            )
             if start is not None:
                 consumer.start_at({partition.id: start.position})
                 has_restarted = True
         if has_restarted:
             consumer.wake()
             await self._committer.commit()
+
+    async def _has_gone(self, consumer: Consumer, partition: TopicPartition) -> bool:
+        """Whether the topic exists, and this partition of it does not."""
+        try:
+            topics = await consumer.topics([partition.topic])
+        except TransientBrokerError:
+            return False
+        return partition not in topics.get(partition.topic, [partition])

@@ -91,6 +91,42 @@ async def test_under_a_running_reader_it_is_read_from_its_beginning(
     await broker.close()
 
 
+@pytest.mark.parametrize("assign", [["orders:*"], ["orders:0", "orders:2"]])
+@in_virtual_time
+async def test_a_position_in_a_partition_that_the_recreated_topic_does_not_have_is_not_committed(
+    assign: list[str],
+) -> None:
+    recorder, broker, may_go_on = Recorder(), make_broker(3), asyncio.Event()
+    held, seen, places = list[int](), list[bytes](), list[tuple[int, int]]()
+    app = make_app(recorder, auto_offset_reset="earliest", assign=assign, concurrency=2)
+
+    @app.incoming("orders")
+    async def note(message: Message[bytes]) -> None:
+        if message.payload == b"held":
+            held.append(message.partition)
+            await may_go_on.wait()
+        seen.append(message.payload)
+        places.append((message.partition, message.offset))
+
+    for number in (0, 2):
+        fill(broker, [b"held"], number)
+    async with running(app, broker=broker) as test:
+        await until(lambda: sorted(held) == [0, 2])
+        recreate(broker, [b"first"])
+        may_go_on.set()
+        await until_all_of(seen, [b"first"])
+        await asyncio.sleep(60)
+        assert test.app.health().ready.status == "UP"
+        assert committed(test, 2) is None
+        # Now the topic gets the partition, and a record in it.
+        broker.create_topic("orders", 3)
+        fill(broker, [b"second"], 2)
+        await until_all_of(seen, [b"second"])
+        assert places[-1] == (2, 0)
+        await until(lambda: committed(test, 2) == 1, 30)
+    await broker.close()
+
+
 @in_virtual_time
 async def test_records_below_the_position_of_a_reader_that_is_assigned_nothing_anew_are_read() -> (
     None
