@@ -6,7 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
@@ -50,7 +50,7 @@ from reactive_kafka.runtime.package_checks import check_extras
 from reactive_kafka.runtime.run import Run
 from reactive_kafka.runtime.run_plan import OpenStore, RunEnding, RunEnvironment, RunPlan
 from reactive_kafka.runtime.signals import run_as_process
-from reactive_kafka.tasks import HomeLoop
+from reactive_kafka.tasks import HomeLoop, at_home
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -226,7 +226,7 @@ class App(Decorators):
     async def stop(self, drain: bool = True) -> None:
         """Stop fetching, let handlers finish, commit, leave the groups and close.
 
-        A second call waits for the end.
+        A second call waits for the end. It may be awaited on any event loop.
 
         Args:
             drain: False: handlers get no time to finish.
@@ -234,6 +234,16 @@ class App(Decorators):
         run = self._run
         if run is None:
             return
+        stop = partial(self._stop, run, drain=drain)
+        if run.has_ended:
+            # Its event loop may be closed.
+            await stop()
+            return
+        with suppress(ChannelClosedError):
+            # It is raised if the loop of the application is closed before its task has ended.
+            await at_home(run.home, stop)
+
+    async def _stop(self, run: Run, *, drain: bool) -> None:
         if not run.has_ended:
             run.ask_to_stop(drain=drain)
         try:
@@ -344,6 +354,7 @@ class App(Decorators):
         """Add an incoming channel to the running application, and start it.
 
         Returns when it has started. It connects in the background, and ends with the application.
+        It may be awaited on any event loop.
 
         Args:
             name: A name that no channel has.
@@ -361,10 +372,26 @@ class App(Decorators):
             MissingExtraError: The channel needs a package that is not installed.
         """
         run = self._run
-        reading = self._reading
+        if run is None:
+            raise ChannelClosedError(f"add_channel({name!r}): the application is not running")
+        add = partial(self._add_channel, run, name, settings, handler, outgoing, ack, retry)
+        return await at_home(run.home, add)
+
+    async def _add_channel(
+        self,
+        run: Run,
+        name: str,
+        settings: Mapping[str, Any],
+        handler: Callable[..., Any],
+        outgoing: str | Iterable[str],
+        ack: AckMode | None,
+        retry: int | Mapping[str, Any] | RetrySettings | None,
+    ) -> Channel:
+        """As :meth:`add_channel`, on the loop of the application and without a pause."""
         who = f"add_channel({name!r})"
-        if run is None or reading is None:
-            raise ChannelClosedError(f"{who}: the application is not running")
+        reading = self._reading
+        # For the type checker: a run has read its configuration.
+        assert reading is not None  # noqa: S101
         if not isinstance(name, str) or not isinstance(settings, Mapping):
             raise ConfigError(
                 f"{who}: expected a name, and a mapping like [incoming.NAME], not {settings!r}"

@@ -40,7 +40,7 @@ from reactive_kafka.runtime.start_hooks import run_start_hooks
 from reactive_kafka.runtime.start_messages import not_started, start_warnings
 from reactive_kafka.runtime.states import TRANSITIONS, RunState
 from reactive_kafka.state_table import next_state
-from reactive_kafka.tasks import Flag, Tasks, outcome_of, outcome_text
+from reactive_kafka.tasks import Flag, HomeLoop, Tasks, outcome_of, outcome_text
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -65,6 +65,7 @@ class Run:
         ending: RunEnding,
         make_asgi: Callable[[], Starlette],
     ) -> None:
+        self.home = HomeLoop()
         self._plan = plan
         self._environment = environment
         self._make_asgi = make_asgi

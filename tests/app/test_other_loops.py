@@ -118,3 +118,29 @@ async def test_a_blocking_handler_of_the_failed_channel_restarts_it_without_a_wa
         async with asyncio.timeout(20):
             await until(lambda: facts(test).state == "running", 20)
             await until(lambda: handled == [(1, b"")], 20)
+
+
+async def test_the_application_is_stopped_and_gets_channels_from_another_loop() -> None:
+    app = make_app()
+    seen: list[bytes] = []
+
+    @app.incoming("orders")
+    async def take(order: bytes) -> None:
+        seen.append(order)
+
+    async def take_too(bill: bytes) -> None:
+        seen.append(bill)
+
+    async with running(app, partitions=1) as test:
+        added = app.add_channel("bills", {"group_id": "bills", "topic": "bills"}, take_too)
+        channel = await asyncio.to_thread(asyncio.run, added)
+        assert channel is app.channel("bills")
+        await until(lambda: channel.is_ready)
+        await send(test, b"one")
+        test.broker.produce("bills", b"two")
+        await until(lambda: sorted(seen) == [b"one", b"two"])
+        async with asyncio.timeout(10):
+            await asyncio.to_thread(asyncio.run, app.stop())
+        assert not app.health().ready.is_up
+    # Its loop may be closed by now.
+    await asyncio.to_thread(asyncio.run, app.stop())
