@@ -404,27 +404,45 @@ def _owner(history: History) -> Iterator[Violation]:
     token says that.
 
     Without a group no broker refuses what a client has sent that is gone since. No client can take
-    that back, but the next one can send its own again: that is :func:`_put_right`.
+    that back, but the next one can send its own again: that is :func:`_put_right`. A broker of the
+    consumer protocol looks at the epoch of the member only, which stays the same until the member
+    has given up all that it has to give up: it may store what comes late for a partition that went
+    first. The position goes back by that, which repeats records and loses none.
     """
     if history.promise.store:
         return
     owners: dict[Partition, tuple[str, int]] = {}
     senders: dict[int, tuple[str, int]] = {}
+    # Requests for partitions that were the sender's, and whose sender has had no new epoch since.
+    of_this_epoch: set[tuple[int, Partition]] = set()
+    given_up: set[int] = set()
     left: set[tuple[str, int]] = set()
     crashed: set[str] = set()
     for index, event in enumerate(history.events):
+        client = event.who, event.client
         if event.kind == "member" and event.note == "crash":
             crashed.add(event.who)
         elif event.kind == "left":
-            left.add((event.who, event.client))
+            left.add(client)
         elif event.kind == "assigned":
-            owners[event.tp] = event.who, event.client
+            owners[event.tp] = client
+        elif event.kind == "rebalanced":
+            of_this_epoch = {
+                (call, tp) for call, tp in of_this_epoch if senders.get(call) != client
+            }
         elif event.kind == "send":
-            senders[event.call] = event.who, event.client
+            senders[event.call] = client
+            if history.promise.incremental and owners.get(event.tp) == client:
+                of_this_epoch.add((event.call, event.tp))
+        elif event.kind == "answer" and event.note == "unknown":
+            given_up.add(event.call)
         elif event.kind == "commit":
             sender = senders.get(event.call, ("nobody", 0))
             had = owners.get(event.tp, ("nobody", 0))
             is_gone = sender in left or sender[0] in crashed
+            is_late = event.call in given_up and (event.call, event.tp) in of_this_epoch
+            if is_late and not is_gone:
+                continue
             if had != sender and (history.promise.fenced or not is_gone):
                 yield Violation(
                     "I4",

@@ -473,6 +473,31 @@ def test_without_a_group_nobody_refuses_what_comes_late_from_a_client_that_is_go
     assert ("I4" in found) == (fenced or not gone)
 
 
+@pytest.mark.parametrize(
+    ("answer", "has_new_epoch", "incremental", "is_allowed"),
+    [
+        ("unknown", False, True, True),
+        ("unknown", True, True, False),
+        ("unknown", False, False, False),
+        ("ok", False, True, False),
+    ],
+)
+def test_what_comes_late_is_stored_for_a_partition_that_went_in_the_same_epoch(
+    answer: str, has_new_epoch: bool, incremental: bool, is_allowed: bool
+) -> None:
+    late = [
+        Event(0.0, "send", "A1", TP, 2, call=1),
+        Event(0.0, "answer", "A1", note=answer, call=1),
+        *([Event(0.0, "rebalanced", "A1")] if has_new_epoch else []),
+        assigned("A2", 2),
+        Event(0.0, "commit", "", TP, 2, call=1),
+        *handled(2, who="A2"),
+        *commit(3, 3, who="A2"),
+    ]
+    found = broken(case(assigned(), handled(0, 1), late, promise=Promise(incremental=incremental)))
+    assert ("I4" not in found) == is_allowed
+
+
 @pytest.mark.parametrize(("seeks", "found"), [(True, set()), (False, {"I5"})])
 def test_a_request_of_before_a_seek_may_land_after_the_first_position_that_is_lower(
     seeks: bool, found: set[str]
