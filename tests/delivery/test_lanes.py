@@ -346,12 +346,17 @@ def test_who_is_alone_at_the_end_of_a_piece_holds_its_key_when_a_record_comes_th
     assert (first.index, first.key) == (1, b"b")
 
 
-def test_nobody_is_alone_where_a_key_may_not_be_told_or_another_is_busy() -> None:
+def test_nobody_is_alone_where_a_key_may_not_be_told_or_another_worker_has_come() -> None:
     lanes, whole = keyed(b"a", b"b")
     assert lanes.take() is whole
     assert not whole.begin_alone(OfKey(whole))
     lanes, whole = keyed(b"a", b"b", is_total=True)
     assert take_key(lanes) is not None
+    assert lanes.take() is whole
+    assert not whole.begin_alone(OfKey(whole))
+    # Two have come, and neither has taken a record.
+    lanes, whole = keyed(b"a", b"a", is_total=True)
+    assert lanes.take() is whole
     assert lanes.take() is whole
     assert not whole.begin_alone(OfKey(whole))
 
