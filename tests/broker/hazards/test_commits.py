@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from reactive_kafka import Committed, TopicPartition
 from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S
+from reactive_kafka.broker.aiokafka.group_positions import _answer, _identity
 from reactive_kafka.broker.aiokafka.kafka_inspector import AiokafkaInspector
+from reactive_kafka.broker.aiokafka.offset_requests import codes_in, commit_request
 from reactive_kafka.broker.commit_sizes import MOST_STORED_BYTES, split_commit
 from reactive_kafka.errors import (
     BrokerError,
@@ -49,9 +51,14 @@ def now() -> float:
 
 
 @asynccontextmanager
-async def sharing(cluster: KafkaTestCluster, topic: str, group: str) -> AsyncIterator[Member]:
+async def sharing(
+    cluster: KafkaTestCluster,
+    topic: str,
+    group: str,
+    properties: Mapping[str, object] | None = None,
+) -> AsyncIterator[Member]:
     """A second member of the group, that has one partition and has committed 10 in it."""
-    async with joined(cluster, topic, group, "two") as two:
+    async with joined(cluster, topic, group, "two", properties=properties) as two:
         [partition] = await two.until_assigned(1)
         await two.consumer.commit({partition: Committed(10)}, two.generation)
         yield two
@@ -147,6 +154,35 @@ async def test_h4_of_neither_generation_a_foreign_partition_can_be_committed(
                 with pytest.raises(NotOwnerError):
                     await one.consumer.commit({foreign: Committed(3)}, generation)
             assert await stored(cluster, group, foreign) == 10
+
+
+@pytest.mark.kafka
+async def test_h4_a_broker_compares_the_epoch_of_a_commit_and_not_its_partition(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    """So what was sent before a partition moved is stored after that, while the epoch is the same.
+
+    The simulation allows this case, and no other.
+    """
+    topic = await cluster.create_topic(2)
+    properties = {"group_protocol": "consumer"}
+    async with joined(cluster, topic, group, "one", properties=properties) as one:
+        await one.until_assigned(2)
+        async with sharing(cluster, topic, group, properties) as two:
+            [foreign] = two.owned
+            await one.until_assigned(1)
+            consumer: Any = one.consumer
+            identity = _identity(consumer.owned)
+            assert identity.is_epoch
+            late = commit_request(group, identity, {foreign: Committed(3)})
+            answer = await _answer(consumer.owned.coordinator, late, "commit")
+            assert codes_in(answer) == {foreign: 0}
+            assert await stored(cluster, group, foreign) == 3
+            before = identity._replace(generation_or_epoch=identity.generation_or_epoch - 1)
+            late = commit_request(group, before, {foreign: Committed(2)})
+            answer = await _answer(consumer.owned.coordinator, late, "commit")
+            assert codes_in(answer) != {foreign: 0}
+            assert await stored(cluster, group, foreign) == 3
 
 
 @pytest.mark.kafka
