@@ -412,6 +412,8 @@ def _owner(history: History) -> Iterator[Violation]:
     if history.promise.store:
         return
     owners: dict[Partition, tuple[str, int]] = {}
+    # Partition -> its last assignment.
+    assignments: dict[Partition, Event] = {}
     senders: dict[int, tuple[str, int]] = {}
     # Requests for partitions that were the sender's, and whose sender has had no new epoch since.
     of_this_epoch: set[tuple[int, Partition]] = set()
@@ -425,6 +427,12 @@ def _owner(history: History) -> Iterator[Violation]:
         elif event.kind == "left":
             left.add(client)
         elif event.kind == "assigned":
+            last = assignments.get(event.tp)
+            # Of two members that are told at the same moment, the one that has lost the partition
+            # already may be the second to note it.
+            if last is not None and last.at == event.at and event.offset < last.offset:
+                continue
+            assignments[event.tp] = event
             owners[event.tp] = client
         elif event.kind == "rebalanced":
             of_this_epoch = {

@@ -474,6 +474,18 @@ def test_without_a_group_nobody_refuses_what_comes_late_from_a_client_that_is_go
 
 
 @pytest.mark.parametrize(
+    ("generation", "at", "is_red"), [(1, 5.0, False), (3, 5.0, True), (1, 6.0, True)]
+)
+def test_an_assignment_that_is_over_when_it_is_noted_makes_no_owner(
+    generation: int, at: float, is_red: bool
+) -> None:
+    both = [assigned("A1", 2)._replace(at=5.0), assigned("A2", generation)._replace(at=at)]
+    rest = [event._replace(at=7.0) for event in [*handled(0), *commit(1)]]
+    found = broken(case(both, rest))
+    assert ("I4" in found) == is_red
+
+
+@pytest.mark.parametrize(
     ("answer", "has_new_epoch", "incremental", "is_allowed"),
     [
         ("unknown", False, True, True),
