@@ -228,6 +228,31 @@ class Stand(World):
         return True
 
 
+class Replacing(World):
+    """A world whose only application takes long to leave, and that counts those that join."""
+
+    joins = 0
+
+    async def join(self) -> Any:
+        self.joins += 1
+
+
+def test_an_application_that_is_being_replaced_when_all_is_healed_is_replaced_by_one() -> None:
+    async def main(clock: FakeClock) -> int:
+        world = Replacing(scenario_of(1), clock, can_restart=False)
+        world.broker.create_topic(TOPIC, world.scenario.partitions)
+        leaving = SimpleNamespace(stop=lambda: asyncio.sleep(5.0))
+        world.members = [leaving]  # type: ignore[list-item]
+        replaced = asyncio.create_task(world._start_again(leaving))  # type: ignore[arg-type]
+        await asyncio.sleep(1.0)
+        await world._heal()
+        await replaced
+        await world.broker.close()
+        return world.joins
+
+    assert run_seeded(main, 1) == 1
+
+
 def test_while_one_application_is_started_again_the_others_are_looked_at() -> None:
     async def main(clock: FakeClock) -> Stand:
         stand = Stand(clock)

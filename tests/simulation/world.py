@@ -90,6 +90,8 @@ class World:
         self.loads = {load.id: load for load in scenario.loads}
         self.members: list[Member] = []
         self.healed = asyncio.Event()
+        # Applications that leave, and another one joins then.
+        self._to_join = 0
         self.log: dict[Partition, dict[int, Stored]] = {}
         self.partitions = scenario.partitions
         self.sink: dict[str, Folder] = {}
@@ -470,9 +472,13 @@ class World:
     async def _start_again(self, member: Member) -> None:
         if self.can_restart and self.dice.random() < 0.5:
             await member.restart()
-        else:
+            return
+        self._to_join += 1
+        try:
             await self.leave(member)
-            await self.join()
+        finally:
+            self._to_join -= 1
+        await self.join()
 
     async def _heal(self) -> None:
         """No fault follows, what was held up goes on, and some more records come: progress must be
@@ -483,7 +489,8 @@ class World:
             self.database.heal()
         self.note("healed")
         self.healed.set()
-        if not self.members:
+        # Two at once would read the same partitions where these are assigned by hand.
+        if not self.members and not self._to_join:
             await self.join()
         for number in range(self.scenario.partitions):
             for more in range(2):
