@@ -234,14 +234,25 @@ class App(Decorators):
         run = self._run
         if run is None:
             return
-        stop = partial(self._stop, run, drain=drain)
-        if run.has_ended:
-            # Its event loop may be closed.
-            await stop()
+        if run.has_ended or run.home.is_here:
+            # If it has ended, its event loop may be closed.
+            await self._stop(run, drain=drain)
             return
+
+        async def stop() -> ChannelClosedError | None:
+            try:
+                await self._stop(run, drain=drain)
+            except ChannelClosedError as failure:
+                return failure
+            return None
+
+        failure = None
+        # Raised if the loop of the application is closed first: then it has stopped. A failure of
+        # the run may have the same type, and must not be lost.
         with suppress(ChannelClosedError):
-            # It is raised if the loop of the application is closed before its task has ended.
-            await at_home(run.home, stop)
+            failure = await at_home(run.home, stop)
+        if failure is not None:
+            raise failure
 
     async def _stop(self, run: Run, *, drain: bool) -> None:
         if not run.has_ended:

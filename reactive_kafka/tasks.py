@@ -417,7 +417,7 @@ async def at_home(home: HomeLoop, work: Callable[[], Coroutine[Any, Any, T]]) ->
     try:
         result, ending = await asyncio.wrap_future(answer)
     except asyncio.CancelledError:
-        # Calls of one thread keep their order, so there is a task by then.
+        # Calls of one thread keep their order, so the task has been created when this runs.
         home.send(cancel, lambda: None)
         raise
     if ending is not None:

@@ -230,7 +230,7 @@ class ChannelRelay:
         self.wake()
 
     def _to_send(self, events: Sequence[StoredEvent]) -> list[StoredEvent]:
-        """Return the events to send now. They are no more than there is room for."""
+        """Return the events to send now, at most as many as there is room for."""
         opened = self._sent.open
         due = self.backlog.to_send(events, self._rows.clock.monotonic())
         new = [event for event in due if event.number not in opened]
@@ -297,7 +297,7 @@ class ChannelRelay:
         return is_progress
 
     def _may_read_more(self) -> bool:
-        """Whether further events may be in the store, and there is room to send them."""
+        """Return whether the store may have more events, and there is room to send them."""
         if not self._sent.has_room(self._most):
             return False
         is_due = self._rows.clock.monotonic() - self._read_at >= READ_S

@@ -273,7 +273,7 @@ class OperatorActions:
         try:
             await asyncio.wait([handle.task], timeout=WAITED_S)
         finally:
-            # Also if the request was cut off: nobody hears of an outcome that comes later.
+            # Even if the request was cut off. Nobody is told of an outcome that comes later.
             is_answered = not handle.task.done()
         if is_answered:
             said = f"it is under way, and has not ended after {WAITED_S:g} s"

@@ -78,10 +78,13 @@ class ReadFailures:
     async def cannot_read(
         self, name: TopicPartition, error: BrokerError, tracker: OffsetTracker | None
     ) -> BrokerError | None:
-        """A poll could not read a partition; returns what is to fail the channel, if anything.
+        """Handle a partition that a poll could not read.
 
         Args:
             tracker: Of the partition when the poll ended.
+
+        Returns:
+            The error that fails the channel. None: it goes on.
         """
         partition = self._table.get(name)
         if partition is None or not partition.is_read or partition.tracker is not tracker:

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import pytest
 
 from reactive_kafka import Channel, ChannelClosedError, Message, NotOwnerError, TopicPartition
-from tests.app.helpers import facts, make_app, running, send, settle_down, until
+from reactive_kafka.testing import MemoryBroker
+from tests.app.helpers import facts, make_app, make_broker, running, send, settle_down, until
 
 PARTITION = TopicPartition("orders", 0)
 
@@ -144,3 +145,31 @@ async def test_the_application_is_stopped_and_gets_channels_from_another_loop() 
         assert not app.health().ready.is_up
     # Its loop may be closed by now.
     await asyncio.to_thread(asyncio.run, app.stop())
+
+
+class BrokenAtTheEnd:
+    """A connector that cannot be closed, with the error of a channel that is closed."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        connector = broker.connector()
+        self.consumer = connector.consumer
+        self.producer = connector.producer
+
+    async def close(self) -> None:
+        raise ChannelClosedError("a bug")
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+async def test_a_stop_raises_what_the_application_has_failed_with(is_elsewhere: bool) -> None:
+    app, broker = make_app(), make_broker()
+    app._connector = BrokenAtTheEnd(broker)  # type: ignore[assignment]
+    app.configure(overrides={"http": {"enabled": False}})
+
+    @app.incoming("orders")
+    async def take(order: bytes) -> None:
+        """Handle nothing."""
+
+    await app.start()
+    with pytest.raises(ChannelClosedError, match="a bug"):
+        await (asyncio.to_thread(asyncio.run, app.stop()) if is_elsewhere else app.stop())
+    await broker.close()

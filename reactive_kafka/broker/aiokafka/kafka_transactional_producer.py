@@ -229,7 +229,7 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
         try:
             await self._abort_open()
         finally:
-            # Also if the caller is cancelled: nobody else closes the client.
+            # Even if the caller is cancelled, because nothing else closes the client.
             await super().stop()
 
     async def _abort_open(self) -> None:
