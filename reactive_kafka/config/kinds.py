@@ -19,6 +19,8 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 # 31 years. Anything longer is a mistake, and would overflow timers.
 _LONGEST_S = 10**9
+# Event loops wait for milliseconds. How often something tiny fits into an hour would overflow.
+_SHORTEST_S = 0.001
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h)")
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|kB|KB|MB|GB|KiB|MiB|GiB)")
@@ -133,7 +135,10 @@ def _form(name: str) -> str:
 
 
 def parse_duration(raw: Any) -> float | None:
-    """Return seconds for ``"500ms"``, ``"5s"``, ``"2m"``, ``"1h"`` or a number; else None."""
+    """Return seconds for ``"500ms"``, ``"5s"``, ``"2m"``, ``"1h"`` or a number; else None.
+
+    What is above 0 and below a millisecond counts as a millisecond.
+    """
     if isinstance(raw, str):
         match = _DURATION.fullmatch(raw.strip())
         if match is None:
@@ -144,6 +149,8 @@ def parse_duration(raw: Any) -> float | None:
         seconds = float(raw) if abs(raw) <= _LONGEST_S else math.inf
     else:
         return None
+    if 0 < seconds < _SHORTEST_S:
+        return _SHORTEST_S
     return seconds if 0 <= seconds <= _LONGEST_S else None
 
 

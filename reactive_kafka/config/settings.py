@@ -314,7 +314,9 @@ class IncomingSettings:
         "How many handlers of one partition run at once, with `ordering` `key` or `unordered`.",
     )
     consumers: int = setting(
-        COUNT, 1, "Members of the group in this process, each with its own connection."
+        integer(1, 10_000),
+        1,
+        "Members of the group in this process, each with its own connection.",
     )
     batch_max_records: int = setting(
         COUNT, 500, "The most records in the batch of a `Batch` handler."

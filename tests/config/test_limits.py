@@ -61,3 +61,10 @@ def test_an_unknown_limit_is_named_with_those_that_exist() -> None:
 def test_a_limit_has_one_key() -> None:
     lines = problems(incoming(limit="a") | {"limits": {"a": {"concurrencyy": 1}}})
     assert any("did you mean 'concurrency'?" in line for line in lines)
+
+
+@pytest.mark.parametrize("value", [0, 10_001, 10**6, 2**31 - 1])
+def test_a_channel_has_at_most_ten_thousand_consumers(value: int) -> None:
+    line = only_problem(incoming(consumers=value))
+    assert f"consumers = {value}: expected a whole number from 1 to 10000" in line
+    assert loaded(incoming(consumers=10_000)).incoming["orders"].consumers == 10_000
