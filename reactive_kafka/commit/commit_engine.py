@@ -31,7 +31,7 @@ from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.metadata.pending import PendingCommit
-from reactive_kafka.tracking.tracker import OffsetTracker
+from reactive_kafka.tracking.tracker import NO_LIMIT, OffsetTracker
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,7 +517,7 @@ def _why_not(tracker: OffsetTracker, position: int, *, is_in_doubt: bool) -> str
     """Why a requested position may not be committed; empty: it may."""
     if position > tracker.safe and tracker.window:
         return f"the record at offset {tracker.safe} is not settled"
-    if position > tracker.limit:
+    if tracker.limit != NO_LIMIT and position > tracker.limit:
         return f"it lies behind {tracker.limit}, and the offsets from there on are not read"
     if position > tracker.safe:
         return f"records from {tracker.position} on have not been read"

@@ -42,6 +42,9 @@ CLOSED_BASE = BEYOND_ALL
 """The base of a closed tracker: higher than any arrival number, so every late verdict falls before
 the window."""
 
+NO_LIMIT = BEYOND_ALL
+"""The limit of a log that is read to its end: no offset lies behind it."""
+
 
 class WindowListener(Protocol):
     """Hears of records as they are delivered and as they leave the window."""
@@ -171,7 +174,7 @@ class OffsetTracker:
         # A position above this one is worth a commit; -1: the start itself is.
         self.uncommitted_from = -1 if commit_start else self.attempted
         # No position above is committed, because the offsets behind it are not read.
-        self.limit = CLOSED_BASE
+        self.limit = NO_LIMIT
 
         # -- what belongs to the records
         # Acks that were counted by newly_acked().

@@ -56,6 +56,17 @@ async def test_a_commit_that_may_not_be_sends_nothing() -> None:
     assert bench.broker.requests == []
 
 
+@pytest.mark.parametrize("position", [101, 2**62, 2**63, 10**30])
+@in_virtual_time
+async def test_a_position_that_no_log_has_is_refused_like_one_that_is_not_read(
+    position: int,
+) -> None:
+    bench = Bench(ThrottledCommits(5.0))
+    bench.settle(100)
+    with pytest.raises(CommitRefusedError, match="records from 100 on have not been read"):
+        bench.engine.check_positions({A: position})
+
+
 @in_virtual_time
 async def test_one_that_is_on_its_way_is_waited_for_and_then_looked_at_again() -> None:
     bench = Bench(ThrottledCommits(5.0))
