@@ -334,3 +334,14 @@ def test_a_users_own_assignor_is_named_by_module_and_object() -> None:
 def test_a_wrong_list_of_assignors_says_what_is_wrong(names: list[str], reason: str) -> None:
     with refused_at_start_up(f"^{re.escape(reason)}$"):
         assignors_named(names)
+
+
+@pytest.mark.parametrize("name", [None, 5, b"own", "", "x" * 2**15, "\udc80", ["own"]])
+def test_an_assignor_whose_name_no_request_can_have_is_refused_at_the_start(
+    name: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OwnAssignor, "name", name)
+    path = f"{__name__}:OwnAssignor"
+    reason = f"{path!r} is no assignor: its name must be a string of 1 to 32767 bytes"
+    with refused_at_start_up(f"^{re.escape(reason)}$"):
+        assignors_named([path])

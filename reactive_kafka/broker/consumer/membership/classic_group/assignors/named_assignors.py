@@ -19,6 +19,7 @@ from reactive_kafka.broker.consumer.membership.classic_group.assignors.round_rob
 from reactive_kafka.broker.consumer.membership.classic_group.assignors.sticky_assignor import (
     StickyAssignor,
 )
+from reactive_kafka.errors import text_of
 from reactive_kafka.formats.format_names import FormatError
 from reactive_kafka.formats.user_objects import load_object
 
@@ -40,6 +41,8 @@ stays the same while members are replaced. The list is eager, because range is.
 """
 
 _METHODS = ("assign", "user_data")
+# A string in a request for the group.
+_LONGEST_NAME = 2**15 - 1
 _BY_NAME = {assignor.name: assignor for assignor in KAFKA_ASSIGNORS}
 
 
@@ -85,8 +88,22 @@ def _own_assignor(path: str) -> Assignor:
             target = target()
     except Exception as error:
         # The user's code may raise anything; start-up ends with its error.
-        raise FormatError(f"{path!r}: {error}") from error
+        raise FormatError(f"{path!r}: {text_of(error)}") from error
     missing = [name for name in ("name", "is_cooperative", *_METHODS) if not hasattr(target, name)]
     if missing:
         raise FormatError(f"{path!r} is no assignor: it has no {', '.join(missing)}")
+    if not _is_name(target.name):
+        raise FormatError(
+            f"{path!r} is no assignor: its name must be a string of 1 to {_LONGEST_NAME} bytes"
+        )
     return cast(Assignor, target)
+
+
+def _is_name(name: object) -> bool:
+    if not isinstance(name, str):
+        return False
+    try:
+        return 0 < len(name.encode()) <= _LONGEST_NAME
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, which no request can have.
+        return False
