@@ -137,6 +137,14 @@ ALL_GIVE_UP = "so all give up their partitions when one joins or leaves"
             "channels 'a' and 'b' are members of one group and both read topic 't', so each record goes to only one",
         ),
         (channels(a={"pattern": "t.*"}, b={"pattern": "t.*"}), "both read topics that match 't.*'"),
+        (
+            channels(**{f"c{number:04}": {"topic": "t"} for number in range(1000)}),
+            "channels 'c0000', 'c0001', 'c0002' and 997 more are members of one group and all read topic 't', so each",
+        ),
+        (
+            channels(a={"topics": ["t", "u"]}, b={"topics": ["t", "u"]}),
+            "channels 'a' and 'b' are members of one group and both read topic 't', so each",
+        ),
     ],
 )
 def test_channels_that_are_members_of_one_group_are_told_once(

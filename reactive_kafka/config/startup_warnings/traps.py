@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
 from pathlib import Path
 
 from reactive_kafka.config import keys
@@ -154,24 +153,36 @@ def shared_groups(channels: Iterable[IncomingSettings]) -> Iterator[str]:
                 "group and read different topics, so all give up their partitions when one joins "
                 "or leaves"
             )
-        for (one, one_reads), (other, other_reads) in combinations(members, 2):
-            topic = _common_topic(one_reads, other_reads)
-            if topic is not None:
-                yield (
-                    f"{place}: give each channel a group_id of its own: "
-                    f"{_listed([one.name, other.name])} are members of one group and both read "
-                    f"{topic}, so each record goes to only one of them"
-                )
+        for readers, topic in _read_by_several(members).items():
+            yield (
+                f"{place}: give each channel a group_id of its own: {_listed(readers)} are members "
+                f"of one group and {'both' if len(readers) == 2 else 'all'} read {topic}, so each "
+                "record goes to only one of them"
+            )
 
 
-def _common_topic(one: Subscription, other: Subscription) -> str | None:
-    """Return a topic that both read, as text; None if none is known."""
-    if isinstance(one, Pattern) and one == other:
-        return f"topics that match {one.regex!r}"
-    for name in (*one.topics, *other.topics):
-        if one.reads(name) and other.reads(name):
-            return f"topic {name!r}"
-    return None
+def _read_by_several(
+    members: Sequence[tuple[IncomingSettings, Subscription]],
+) -> dict[tuple[str, ...], str]:
+    """Return names of channels -> the first topic, as text, that all of them read."""
+    by_topic: dict[str, list[str]] = {}
+    for channel, reads in members:
+        for topic in reads.topics:
+            by_topic.setdefault(topic, []).append(channel.name)
+    by_pattern: dict[str, list[str]] = {}
+    for channel, reads in members:
+        if isinstance(reads, Pattern):
+            by_pattern.setdefault(reads.regex, []).append(channel.name)
+            for topic, names in by_topic.items():
+                if reads.reads(topic):
+                    names.append(channel.name)
+    readers = {f"topic {topic!r}": names for topic, names in by_topic.items()}
+    readers |= {f"topics that match {regex!r}": names for regex, names in by_pattern.items()}
+    found: dict[tuple[str, ...], str] = {}
+    for topic, names in readers.items():
+        if len(names) > 1:
+            found.setdefault(tuple(names), topic)
+    return found
 
 
 def _listed(names: Sequence[str]) -> str:
