@@ -403,10 +403,10 @@ class App(Decorators):
         reading = self._reading
         # For the type checker: a run has read its configuration.
         assert reading is not None  # noqa: S101
-        if not isinstance(name, str) or not isinstance(settings, Mapping):
-            raise ConfigError(
-                f"{who}: expected a name, and a mapping like [incoming.NAME], not {settings!r}"
-            )
+        if not isinstance(name, str):
+            raise ConfigError(f"{who}: expected the name of a channel, a string, not {name!r}")
+        if not isinstance(settings, Mapping):
+            raise ConfigError(f"{who}: expected a mapping like [incoming.NAME], not {settings!r}")
         if name in self.settings.incoming or name in self.settings.memory:
             raise ConfigError(f"{who}: there is a channel with this name")
         added = read_added_channel(

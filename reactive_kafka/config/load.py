@@ -258,22 +258,19 @@ class SettingsBuilder:
             client={name: value for name, value in values_of(self._kafka).items() if name in SIDES},
             warnings=tuple(self._given.warnings),
         )
-        self._refuse_names()
         self._refuse_shared_groups(made)
         self._find_unused_limits(made)
         self._refuse_circles(made)
         return made
 
-    def _refuse_names(self) -> None:
-        """Refuse names of channels that cannot stand in a path of HTTP or in a line of the log."""
-        for kind in ("incoming", "outgoing", "memory"):
-            for name, table in self._given.named[kind].items():
-                if name.strip() in ("", ".", "..") or not name.isprintable():
-                    why = (
-                        f"a channel cannot have the name {name!r}: a name has printable "
-                        'characters, not only spaces, and is not "." or ".."'
-                    )
-                    self._problems.add(table.origin, f"[{table.title}]", why)
+    def _check_name(self, name: str, table: Table) -> None:
+        """Refuse a channel's name that cannot stand in a path of HTTP or in a line of the log."""
+        if name.strip() in ("", ".", "..") or not name.isprintable():
+            why = (
+                f"a channel cannot have the name {name!r}: a name has printable characters, not "
+                'only spaces, and is not "." or ".."'
+            )
+            self._problems.add(table.origin, f"[{table.title}]", why)
 
     def _refuse_circles(self, settings: Settings) -> None:
         for circle in circles_of(settings.incoming):
@@ -326,6 +323,7 @@ class SettingsBuilder:
 
     def incoming(self, name: str, table: Table) -> IncomingSettings:
         """One incoming channel."""
+        self._check_name(name, table)
         view = View(keys.INCOMING, table, self._kafka)
         check(view, (*INCOMING_CHECKS, tls_files, *self._registry_checks), self._problems)
         check(view, UNUSED_BY_INCOMING, self._unused)
@@ -429,6 +427,7 @@ class SettingsBuilder:
         return empty | {key: view[key] or empty[key]}
 
     def _outgoing(self, name: str, table: Table) -> OutgoingSettings:
+        self._check_name(name, table)
         view = View(keys.OUTGOING, table, self._kafka)
         check(view, (*OUTGOING_CHECKS, tls_files, *self._registry_checks), self._problems)
         check(view, UNUSED_BY_OUTGOING, self._unused)
@@ -451,6 +450,7 @@ class SettingsBuilder:
         return CloudEventsSettings(every=writes_all, **view.fields("cloud_events"))
 
     def _memory(self, name: str, table: Table) -> MemorySettings:
+        self._check_name(name, table)
         for kind in ("incoming", "outgoing"):
             if name in self._given.named[kind]:
                 why = f"rename it: [{kind}.{name}] has the same name, so decorators could mean both"

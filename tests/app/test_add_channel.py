@@ -198,7 +198,7 @@ async def needs(payload: Any, seen: Annotated[list[Any], Depends(list)]) -> None
         (
             17,
             {},
-            "add_channel('audit'): expected a name, and a mapping like [incoming.NAME], not 17",
+            "add_channel('audit'): expected a mapping like [incoming.NAME], not 17",
         ),
         ({}, {"outgoing": "invoice"}, "no [outgoing.invoice] is configured"),
         ({}, {"ack": "mannual"}, "add_channel(ack='mannual')"),
@@ -243,6 +243,28 @@ async def test_a_name_that_is_taken_is_an_error(name: str) -> None:
             ConfigError, match=rf"add_channel\('{name}'\): there is a channel with this name"
         ):
             await app.add_channel(name, {}, audit)
+
+
+@pytest.mark.parametrize("name", ["", " ", ".", "..", "a\nb", "a\0"])
+@in_virtual_time
+async def test_a_name_that_no_configuration_can_have_is_refused(name: str) -> None:
+    async def audit(payload: Any) -> None: ...
+
+    app = make()
+    async with running(app):
+        with pytest.raises(ConfigError, match="a channel cannot have the name"):
+            await app.add_channel(name, {}, audit)
+        assert name not in app.settings.incoming
+
+
+@in_virtual_time
+async def test_a_name_is_a_string() -> None:
+    async def audit(payload: Any) -> None: ...
+
+    app = make()
+    async with running(app):
+        with pytest.raises(ConfigError, match="expected the name of a channel, a string, not None"):
+            await app.add_channel(None, {}, audit)  # type: ignore[arg-type]
 
 
 @in_virtual_time
