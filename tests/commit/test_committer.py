@@ -162,7 +162,9 @@ async def test_a_new_assignment_does_not_wait_because_of_what_the_group_refused_
     async with bench.running():
         bench.settle(request=not has_ticks)
         await until(lambda: len(bench.at()) == 10, 60)
-        # The last attempt was a moment ago, and the next one is 5 s away.
+        await asyncio.sleep(2 * LATENCY_S)
+        # The last attempt was refused a moment ago, and the next one is 5 s away.
+        assert len(bench.at()) == 10
         bench.broker.errors.clear()
         bench.committer.begin_assignment()
         bench.settle(request=not has_ticks)
