@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from reactive_kafka.testing.plugin import kafka as kafka
 from reactive_kafka.testing.plugin import memory_broker as memory_broker
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 # How long an example takes says nothing on a busy one.
 settings.register_profile("any machine", deadline=None)
+# Of a planted bug any failure is enough. Shrinking it takes half an hour where each attempt waits
+# for a deadline.
+settings.register_profile(
+    "without shrinking", deadline=None, phases=set(Phase) - {Phase.shrink, Phase.explain}
+)
 settings.load_profile("any machine")
 
 

@@ -2462,8 +2462,9 @@ def first_failing(root: Path, tests: Sequence[str]) -> str:
 
 
 def _pytest(root: Path, *arguments: str) -> tuple[int | None, str]:
-    quietly = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-m", NO_SERVER)
-    return _run(root, "-m", "pytest", *quietly, *arguments)
+    quietly = ("-x", "-q", "-p", "no:cacheprovider", "-m", NO_SERVER)
+    examples = ("--hypothesis-seed=0", "--hypothesis-profile=without shrinking")
+    return _run(root, "-m", "pytest", *quietly, *examples, *arguments)
 
 
 def failed_test(printed: str) -> str | None:
