@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ settings.register_profile("any machine", deadline=None)
 settings.register_profile(
     "without shrinking", deadline=None, phases=set(Phase) - {Phase.shrink, Phase.explain}
 )
-settings.load_profile("any machine")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "any machine"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2462,9 +2462,8 @@ def first_failing(root: Path, tests: Sequence[str]) -> str:
 
 
 def _pytest(root: Path, *arguments: str) -> tuple[int | None, str]:
-    quietly = ("-x", "-q", "-p", "no:cacheprovider", "-m", NO_SERVER)
-    examples = ("--hypothesis-seed=0", "--hypothesis-profile=without shrinking")
-    return _run(root, "-m", "pytest", *quietly, *examples, *arguments)
+    quietly = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-m", NO_SERVER)
+    return _run(root, "-m", "pytest", *quietly, *arguments)
 
 
 def failed_test(printed: str) -> str | None:
@@ -2478,7 +2477,12 @@ def _run(root: Path, *arguments: str) -> tuple[int | None, str]:
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=root,
-            env={**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(root),
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "HYPOTHESIS_PROFILE": "without shrinking",
+            },
             capture_output=True,
             text=True,
             timeout=LONGEST_S,
