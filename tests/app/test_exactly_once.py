@@ -526,6 +526,34 @@ async def test_poison_that_comes_while_a_transaction_ends_is_either_stored_or_de
 
 
 @in_virtual_time
+async def test_a_call_that_was_cut_off_while_its_transaction_ends_is_made_again_and_stored_once() -> (
+    None
+):
+    app = app_with(retry={"max_attempts": 3, "backoff": "100ms"})
+    calls = list[int]()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(message: Message[bytes]) -> bytes:
+        calls.append(message.attempt)
+        task = asyncio.current_task()
+        if len(calls) == 1 and task is not None:
+            # A time limit that the handler has forgotten to end.
+            asyncio.get_running_loop().call_later(1.0, task.cancel)
+        return message.payload
+
+    async with running(app) as test:
+        end = test.broker.hold("end")
+        await send(test, b"a")
+        await until(lambda: calls == [1, 2])
+        end.release()
+        await send(test, b"b")
+        await until(lambda: position(test.broker) == 2)
+        assert values(test.broker) == [b"a", b"b"]
+        assert calls == [1, 2, 1]
+
+
+@in_virtual_time
 async def test_a_seek_while_a_transaction_ends_makes_its_position_void() -> None:
     app, calls = app_with(), list[bytes]()
 

@@ -176,7 +176,10 @@ class ExactlyOnce(NoHook):
                 raise
             finally:
                 for key in keys:
-                    del self._ending[key]
+                    # If the call was cancelled, another attempt may have begun a transaction of the
+                    # same record, which ends after this one.
+                    if self._ending.get(key) is done:
+                        del self._ending[key]
                 try:
                     await transaction.close()
                 finally:
