@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -109,8 +109,8 @@ def _layer(function: Middleware, inner: Call) -> Call:
         try:
             result = await function(given, call_next)
         finally:
-            call_next.is_over = True
-        if call_next.running:
+            is_running = call_next.end()
+        if is_running:
             raise RuntimeError(
                 f"the middleware {name_of_handler(function)} has returned before what call_next "
                 "had begun: await call_next, or the record counts as handled before its handler is "
@@ -124,16 +124,15 @@ def _layer(function: Middleware, inner: Call) -> Call:
 class _Next:
     """The ``call_next`` of one call of a middleware."""
 
-    __slots__ = ("_function", "_given", "_inner", "is_over", "running")
+    __slots__ = ("_begun", "_function", "_given", "_inner", "_is_over")
 
     def __init__(self, function: Middleware, inner: Call, given: Any) -> None:
         self._function = function
         self._inner = inner
         self._given = given
-        # Calls that have not ended. One that was never awaited is among them.
-        self.running = 0
+        self._begun: list[Coroutine[Any, Any, Any]] = []
         # True: the middleware has returned.
-        self.is_over = False
+        self._is_over = False
 
     def __call__(self, passed: Any) -> Awaitable[Any]:
         """Call what is inside, maybe again. When awaited, it raises what that raises.
@@ -143,7 +142,7 @@ class _Next:
                 messages of its batch. Another record would count as handled.
             RuntimeError: The middleware has returned.
         """
-        if self.is_over:
+        if self._is_over:
             raise RuntimeError(
                 f"call_next of the middleware {name_of_handler(self._function)} after its return"
             )
@@ -156,14 +155,25 @@ class _Next:
                 f"call_next({passed!r}): it takes {takes} that the middleware was given, "
                 f"{self._given!r}"
             )
-        self.running += 1
-        return self._run(passed)
+        begun = self._run(passed)
+        self._begun.append(begun)
+        return begun
 
     async def _run(self, passed: Any) -> Any:
-        try:
-            return await self._inner(passed)
-        finally:
-            self.running -= 1
+        return await self._inner(passed)
+
+    def end(self) -> bool:
+        """Note that the middleware has returned.
+
+        Returns:
+            True if a call has not ended, or was never awaited. One that was cancelled before its
+            first step has ended: a time limit may be over by then.
+        """
+        self._is_over = True
+        begun = self._begun
+        # Otherwise a call that was never awaited would keep itself in memory.
+        self._begun = []
+        return any(inspect.getcoroutinestate(one) != inspect.CORO_CLOSED for one in begun)
 
 
 def _is_part(passed: Any, given: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -594,6 +595,18 @@ async def test_a_record_does_not_count_as_handled_before_its_handler_is_done() -
         "call_next of the middleware tests.app.test_middleware." in reasons[0]
         and "after its return" in reasons[0]
     )
+
+
+@in_virtual_time
+async def test_a_time_limit_that_is_over_before_the_handler_begins_is_the_middleware_s_to_answer() -> (
+    None
+):
+    async def limited(message: Message[Any], call_next: CallNext, kept: list[Any]) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(call_next(message), timeout=0)
+
+    reasons, handled = await _refused(Message[bytes], limited, b"a")
+    assert (reasons, handled) == ([], [])
 
 
 # -- what can be middleware
