@@ -29,8 +29,8 @@ class PartitionStarter:
 
     Args:
         fail: Called with the error if the settings allow no position: the channel stops.
-        forget_skips: Called with a partition whose topic was recreated: the records that an
-            operator had skipped were of the old topic.
+        forget_skips: Called with a partition whose topic was recreated, or whose log was cut off:
+            the records that an operator had skipped are gone.
     """
 
     def __init__(
@@ -93,6 +93,9 @@ class PartitionStarter:
         Returns:
             None if the settings allow no start.
         """
+        if log.end < old.position:
+            # Other records will have the offsets of those that an operator has skipped.
+            self._forget_skips(partition.id)
         # The acks that were kept are of records that are gone.
         if old.kept is not None and old.kept.until > old.position:
             self._reports.acks_dropped(old.partition, f"the log goes from {log.start} to {log.end}")

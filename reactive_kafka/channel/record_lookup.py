@@ -30,7 +30,7 @@ def look_up_record(
     # A channel that has failed has no client, and its facts have its last partitions.
     last = next((one for one in facts.partitions if one.partition == partition), None)
     letters = settings.dead_letter_queue
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"position": None}
     if last is not None:
         # After a restart a channel that has failed reads what it has not committed again.
         position: int | None = last.position
@@ -39,6 +39,8 @@ def look_up_record(
         found = {"position": position, "committed": last.committed, "log_end": last.log_end}
     if client is not None and (tracker := client.table.trackers.get(partition)) is not None:
         found |= _in_window(session, tracker, offset, now)
+    # A record that was skipped is skipped again if it comes again.
+    has_come = found["position"] is not None and offset < found["position"]
     return RecordFacts(
         channel=channel.name,
         state=facts.state,
@@ -48,7 +50,7 @@ def look_up_record(
         handlers=channel.blueprint.handlers,
         is_assigned=client is not None or last is not None,
         commits=session.commits,
-        is_skipped_later=channel.skips.has(partition, offset),
+        is_skipped_later=not has_come and channel.skips.has(partition, offset),
         dead_letter_topic=None if letters is None else letters.topic,
         **found,
     )

@@ -49,6 +49,7 @@ def skip_record(channel: ChannelLifecycle, partition: TopicPartition, offset: in
             f"{partition} offset {offset} was nacked, and its failure strategy is under way"
         )
     _skip_now(session, client, tracker, index)
+    channel.skips.skipped(partition, offset)
     return "skipped"
 
 

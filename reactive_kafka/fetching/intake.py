@@ -128,7 +128,9 @@ class RecordIntake:
                 self._reports.history.replays_avoided += count - len(records)
         if records and self._listeners.skips:
             count = len(records)
-            records, offsets = self._listeners.skips.without(chunk.partition, records, offsets)
+            records, offsets = self._listeners.skips.without(
+                chunk.partition, records, offsets, tracker.committed
+            )
             if len(records) < count:
                 self._listeners.skipped(chunk.partition, count - len(records))
         header_filter = self._listeners.header_filter

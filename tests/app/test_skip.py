@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from reactive_kafka import App, Batch, Message, SkipRefusedError
 from reactive_kafka.errors import NotOwnerError
+from reactive_kafka.events import ChannelFailed
 from tests.app.checkpoints import Rows, app_on, row
 from tests.app.handlers import note_values
 from tests.app.helpers import (
+    Recorder,
     committed,
     facts,
     in_virtual_time,
@@ -136,6 +138,51 @@ async def test_a_channel_that_has_failed_for_a_record_continues_behind_it() -> N
 
 
 @in_virtual_time
+async def test_a_record_stays_skipped_if_the_channel_fails_before_its_position_is_committed() -> (
+    None
+):
+    recorder = Recorder()
+    app = make_app(recorder, commit_interval="100ms", ordering="unordered", concurrency=4)
+    seen: list[bytes] = []
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        seen.append(value)
+        if value.startswith(b"bad"):
+            raise ValueError
+
+    async with running(app) as test:
+        await send(test, b"bad 0", b"1", b"bad 2", b"3")
+        channel = app.channel("orders")
+        for failures, offset in ((1, 2), (2, 0)):
+            await until(lambda: len(recorder.of(ChannelFailed)) == failures)  # noqa: B023
+            await until(lambda: not channel.assignment)
+            assert channel.skip(tp(), offset) == "waiting"
+            seen.clear()
+            await channel.restart()
+        await until(lambda: committed(test) == 4)
+        assert sorted(seen) == [b"1", b"3"]
+
+
+@in_virtual_time
+async def test_a_record_that_was_skipped_while_it_was_handled_is_skipped_if_it_comes_again() -> (
+    None
+):
+    handling = Handling(b"0", b"1", ordering="unordered", concurrency=3)
+    async with running(handling.app) as test:
+        await send(test, b"0", b"1", b"2")
+        await until(lambda: handling.done == [b"2"])
+        assert handling.channel.skip(tp(), 1) == "skipped"
+        await handling.channel.stop()
+        assert committed(test) in (None, 0)
+        handling.go_on.set()
+        handling.began.clear()
+        await handling.channel.start()
+        await until(lambda: committed(test) == 3)
+        assert sorted(handling.began) == [b"0", b"2"]
+
+
+@in_virtual_time
 async def test_a_record_of_a_recreated_topic_is_not_skipped_for_one_of_the_old_topic() -> None:
     app = make_app(None, commit_interval="100ms")
     seen: list[bytes] = []
@@ -153,6 +200,23 @@ async def test_a_record_of_a_recreated_topic_is_not_skipped_for_one_of_the_old_t
         await until(lambda: committed(test) == 3)
         assert seen == [b"old", b"old", b"0", b"1", b"2"]
     await broker.close()
+
+
+@in_virtual_time
+async def test_a_record_written_after_the_log_was_cut_off_is_not_skipped_for_the_one_before() -> (
+    None
+):
+    handling = Handling(b"0", b"1", ordering="unordered", concurrency=3)
+    async with running(handling.app) as test:
+        await send(test, b"0", b"1", b"2")
+        await until(lambda: handling.done == [b"2"])
+        assert handling.channel.skip(tp(), 1) == "skipped"
+        test.broker.truncate(tp(), 1)
+        handling.go_on.set()
+        await until(lambda: handling.began.count(b"0") == 2)
+        await send(test, b"new")
+        await until(lambda: committed(test) == 2)
+        assert handling.done[-1] == b"new"
 
 
 @in_virtual_time
