@@ -42,6 +42,8 @@ from tests.app.helpers import (
 DEAD = "dead-letter-topic-orders"
 # So many records of a transaction are collected before any is written.
 COLLECTED = 10_000
+# So many transactions of a process may have a producer at a time.
+MOST_PRODUCERS = 16
 
 
 def app_with(recorder: Recorder | None = None, **orders: Any) -> App:
@@ -551,6 +553,38 @@ async def test_a_call_that_was_cut_off_while_its_transaction_ends_is_made_again_
         await until(lambda: position(test.broker) == 2)
         assert values(test.broker) == [b"a", b"b"]
         assert calls == [1, 2, 1]
+
+
+@in_virtual_time
+async def test_settled_positions_are_committed_while_large_transactions_have_their_producers() -> (
+    None
+):
+    app = app_with(concurrency=17)
+    large = list[int]()
+    go_on = asyncio.Event()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(message: Message[bytes]) -> AsyncIterator[bytes]:
+        if message.payload == b"large":
+            # They are written before the call ends, so it has a producer, and no partition yet.
+            for _ in range(COLLECTED):
+                yield b""
+            large.append(message.partition)
+            await go_on.wait()
+
+    def positions() -> set[int | None]:
+        return {position(test.broker, partition) for partition in range(17)}
+
+    async with running(app, partitions=17) as test:
+        for partition in range(17):
+            await test.send("orders", value=b"nothing to send", partition=partition)
+            await test.send("orders", value=b"large", partition=partition)
+        await until(lambda: len(large) == MOST_PRODUCERS - 1)
+        await until(lambda: positions() == {1})
+        go_on.set()
+        await until(lambda: positions() == {2})
+        assert len(large) == 17
 
 
 @in_virtual_time

@@ -239,6 +239,7 @@ class ExactlyOnce(NoHook):
                 raise TransientBrokerError(f"a transaction of {partition} is open")
         async with self._positions.holding(offsets):
             transaction = self._producers.begin()
+            transaction.has_partitions = True
             try:
                 joined = await transaction.join(group_id)
                 refusal: PositionsRefusedError | None = None

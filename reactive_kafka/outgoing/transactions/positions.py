@@ -138,6 +138,7 @@ class TransactionPositions:
             TransactionAbortedError: Nothing is stored, and the records may be handled again.
         """
         letters = [letter for records in partitions for letter in records.letters]
+        transaction.has_partitions = True
         try:
             await transaction.write()
             await self._write_letters(transaction, letters)

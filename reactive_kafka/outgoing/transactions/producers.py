@@ -16,11 +16,13 @@ from reactive_kafka.errors import (
     RejectedRecordError,
     TransientBrokerError,
 )
+from reactive_kafka.outgoing.transactions.producer_places import ProducerPlace, ProducerPlaces
 from reactive_kafka.outgoing.transactions.transaction import Transaction
 from reactive_kafka.tasks import Flag, is_set_within
 
 MOST_PRODUCERS = 16
-"""Most transactions at a time: each producer has connections, and further transactions wait."""
+"""Most transactions at a time: each producer has connections, and further transactions wait. The
+last one is for a transaction that has partitions."""
 
 
 class BorrowedProducer:
@@ -36,6 +38,8 @@ class BorrowedProducer:
         self.client = client
         # False before it has claimed its id, and after a call that failed or was cancelled.
         self.is_sound = False
+        # Of the transaction that has borrowed it.
+        self.place = ProducerPlace.ANY
         self._failed = failed
 
     @contextmanager
@@ -79,7 +83,7 @@ class TransactionalProducers:
         self._process_id = uuid4().hex[:8]
         self._free: list[BorrowedProducer] = []
         self._all: list[BorrowedProducer] = []
-        self._places = asyncio.Semaphore(MOST_PRODUCERS)
+        self._places = ProducerPlaces(MOST_PRODUCERS)
         self._open: set[Transaction] = set()
         self._is_stopping = False
         self._is_closed = False
@@ -105,17 +109,17 @@ class TransactionalProducers:
             BrokerError: Try again.
         """
         while broken := [producer for producer in self._free if not producer.is_sound]:
-            await self._places.acquire()
+            place = await self._places.take(has_partitions=False)
             # A transaction may have taken it in the meantime.
             if broken[0] not in self._free:
-                self._places.release()
+                self._places.give_back(place)
                 continue
             self._free.remove(broken[0])
             try:
                 await broken[0].claim()
             finally:
                 self._free.append(broken[0])
-                self._places.release()
+                self._places.give_back(place)
         self.error = None
         self.trouble.clear()
 
@@ -133,7 +137,7 @@ class TransactionalProducers:
 
     async def partitions(self, topic: str) -> int:
         """As :meth:`Producer.partitions`; a producer claims its id for it."""
-        producer = await self.take()
+        producer = await self.take(has_partitions=False)
         try:
             await producer.claim()
             found = await producer.client.partitions(topic)
@@ -147,32 +151,38 @@ class TransactionalProducers:
         if self._all:
             await self._all[0].client.check()
 
-    async def take(self) -> BorrowedProducer:
+    async def take(self, *, has_partitions: bool) -> BorrowedProducer:
         """Borrow a producer; :meth:`give_back` returns it.
+
+        Args:
+            has_partitions: The transaction is the only one of some partitions.
 
         Raises:
             TransientBrokerError: The channel has stopped.
         """
-        await self._places.acquire()
+        place = await self._places.take(has_partitions=has_partitions)
         try:
             if self._is_closed:
                 raise TransientBrokerError(f"the transactions of {self.prefix!r} have stopped")
-            if self._free:
-                return self._free.pop()
-            made = self._make(transactional_id=f"{self.prefix}-{self._process_id}-{len(self._all)}")
-            producer = BorrowedProducer(made, self.failed)
-            self._all.append(producer)
-            return producer
+            producer = self._free.pop() if self._free else self._made()
         except BaseException:
-            self._places.release()
+            self._places.give_back(place)
             raise
+        producer.place = place
+        return producer
+
+    def _made(self) -> BorrowedProducer:
+        made = self._make(transactional_id=f"{self.prefix}-{self._process_id}-{len(self._all)}")
+        producer = BorrowedProducer(made, self.failed)
+        self._all.append(producer)
+        return producer
 
     def give_back(self, producer: BorrowedProducer) -> None:
         """Make a producer free for another transaction."""
         if not producer.is_sound:
             self.trouble.set()
         self._free.append(producer)
-        self._places.release()
+        self._places.give_back(producer.place)
 
     def closed(self, transaction: Transaction) -> None:
         """Note that a transaction has ended."""
@@ -193,6 +203,6 @@ class TransactionalProducers:
         for producer in producers:
             # A transaction that still has one learns that it has failed.
             producer.is_sound = False
-        # And a transaction that waits for one, too: each passes the place on.
-        self._places.release()
+        # And so do those that wait for one.
+        self._places.close()
         await asyncio.gather(*(producer.client.stop() for producer in producers))

@@ -75,6 +75,8 @@ class Transaction:
     """
 
     def __init__(self, producers: TransactionalProducers) -> None:
+        # It is the only transaction of some partitions. Others may wait for its end.
+        self.has_partitions = False
         self._producers = producers
         self._producer: BorrowedProducer | None = None
         self._queues: dict[Sender, SendQueue] = {}
@@ -214,7 +216,7 @@ class Transaction:
                 f"the transaction of {self._producers.prefix!r} has failed already"
             )
         if producer is None:
-            producer = await self._producers.take()
+            producer = await self._producers.take(has_partitions=self.has_partitions)
             self._producer = producer
         if not self._is_begun:
             await producer.claim()
