@@ -342,6 +342,8 @@ class App(Decorators):
         """
         if self._run is None:
             raise ChannelClosedError("the application is not running")
+        if not isinstance(name, str):
+            raise ConfigError(f"app.channel({name!r}): expected the name of a channel")
         if name not in self.settings.incoming:
             raise ConfigError(
                 unknown_channel_problem(f"app.channel({name!r})", "incoming", name, self.settings)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Message
+from reactive_kafka import App, ConfigError, Message
 from reactive_kafka.events import EndFailed, HookFailed
 from tests.app.checkpoints import MemoryStore, Rows
 from tests.app.handlers import take_all
@@ -400,6 +400,15 @@ def full_log() -> Iterator[None]:
     logging.getLogger("reactive_kafka").addHandler(sink)
     yield
     logging.getLogger("reactive_kafka").removeHandler(sink)
+
+
+@pytest.mark.parametrize("name", [None, 7, ["orders"]])
+@in_virtual_time
+async def test_a_channel_is_asked_for_by_its_name(name: Any) -> None:
+    app = make_app()
+    async with running(app):
+        with pytest.raises(ConfigError, match=r"app.channel\(.*\): expected the name of a channel"):
+            app.channel(name)
 
 
 @pytest.mark.usefixtures("full_log")
