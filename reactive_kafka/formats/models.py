@@ -25,7 +25,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnno
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, SchemaError
 from pydantic_core.core_schema import ErrorType
 
-from reactive_kafka.errors import DecodeError
+from reactive_kafka.errors import DecodeError, describe
 from reactive_kafka.formats.exact_decimals import exactly
 from reactive_kafka.formats.format_names import FormatError
 from reactive_kafka.formats.guarded_decoder import Decoder, Explain, Read, guarded
@@ -240,6 +240,10 @@ def _pydantic_model(payload_type: PayloadType) -> Model:
         if plain_class:
             reason = f"nothing says what {plain_class[1]} consists of; {_READABLE}"
         raise FormatError(f"{payload_type.name} cannot be read from JSON: {reason}") from error
+    except Exception as error:
+        # An annotation is the user's code, and may have more of that inside. It may raise anything.
+        reason = describe(error)
+        raise FormatError(f"{payload_type.name} cannot be read from JSON: {reason}") from error
     careful: Read = validator.validate_json
     if annotation in _JSON_NAMES:
         # Twice as fast as a validator that has nothing to check.
@@ -262,6 +266,10 @@ def _msgspec_model(payload_type: PayloadType) -> Model:
         decoder = msgspec.json.Decoder(payload_type.annotation)
     except (TypeError, NameError) as error:
         raise FormatError(f"{payload_type.name} cannot be read from JSON: {error}") from error
+    except Exception as error:
+        # It evaluates annotations of the user's class.
+        reason = describe(error)
+        raise FormatError(f"{payload_type.name} cannot be read from JSON: {reason}") from error
     convert = partial(msgspec.convert, type=payload_type.annotation)
     careful = struct_reader(decoder.decode, partial(convert, str_keys=True))
     return Model(decoder.decode, careful, convert, convert, explain_model(payload_type.name, ()))

@@ -162,6 +162,29 @@ def test_a_plain_class_is_refused_at_start_up_with_what_it_may_be(payload_type: 
     )
 
 
+class Unready:
+    """A class whose own code for pydantic raises."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> Any:
+        raise LookupError("no units yet")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "said"),
+    [
+        ({"id": int}, r"{'id': <class 'int'>} cannot be read from JSON: KeyError: 'type'"),
+        (list[Unready], "cannot be read from JSON: LookupError: no units yet"),
+        (msgspec.defstruct("Odd", [("value", "1 / 0")]), "Odd cannot be read from JSON: ZeroDiv"),
+    ],
+)
+def test_whatever_an_annotation_raises_it_is_refused_at_start_up(
+    annotation: object, said: str
+) -> None:
+    with pytest.raises(FormatError, match=said):
+        decoder_for(annotation, None)
+
+
 def test_a_struct_of_what_msgspec_cannot_read_is_refused_at_start_up() -> None:
     bad = msgspec.defstruct("Bad", [("value", str | bytes)])
     with pytest.raises(FormatError, match="Bad cannot be read from JSON"):
