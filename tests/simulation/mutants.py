@@ -2468,7 +2468,8 @@ def _pytest(root: Path, *arguments: str) -> tuple[int | None, str]:
 
 def failed_test(printed: str) -> str | None:
     """The first test, or file of tests, that pytest's summary names as failed."""
-    found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", printed, re.MULTILINE)
+    # Captured lines of the log begin with ERROR and several spaces.
+    found = re.search(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", printed, re.MULTILINE)
     return None if found is None else found[1]
 
 

@@ -69,6 +69,8 @@ def test_what_has_seen_a_mutant_is_kept_of_those_that_exist() -> None:
 )
 def test_the_test_that_failed_is_named_with_its_parameters(line: str, test: str) -> None:
     assert failed_test(f"some dots\n{line}\n1 failed") == test
+    captured = "ERROR    reactive_kafka:logs.py:191 orders: poison: orders-0 offset 1"
+    assert failed_test(f"{captured}\n{line}\n1 failed") == test
 
 
 def test_a_test_that_fails_once_and_not_alone_has_seen_nothing(tmp_path: Path) -> None:
