@@ -1657,7 +1657,7 @@ MUTANTS = (
     Mutant(
         "a record counts as handled while its handler runs",
         MIDDLEWARE,
-        "        if call_next.running:\n",
+        "        if is_running:\n",
         "        if False:\n",
     ),
     Mutant(
@@ -1979,9 +1979,27 @@ MUTANTS = (
     Mutant(
         "records whose transaction has ended are kept",
         "outgoing/transactions/exactly_once.py",
-        "                    del self._ending[key]\n",
-        "                    pass\n",
+        "                        del self._ending[key]\n",
+        "                        pass\n",
         "rounds",
+    ),
+    Mutant(
+        "the end of a transaction removes the note of the next one",
+        "outgoing/transactions/exactly_once.py",
+        "                    if self._ending.get(key) is done:\n",
+        "                    if True:\n",
+    ),
+    Mutant(
+        "no producer is kept for those that have partitions",
+        "outgoing/transactions/producer_places.py",
+        "if has_partitions and self._free",
+        "if self._free",
+    ),
+    Mutant(
+        "a record that was skipped is handled if it comes again",
+        "fetching/record_skips.py",
+        "            if committed is None or offset >= committed:\n",
+        "            if False:\n",
     ),
     # ends of reading
     Mutant(
