@@ -24,7 +24,6 @@ from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.observe.events import HandlerRetried, RecordPostponed
 from reactive_kafka.observe.wording import and_more
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tracking.tracker import NOT_STARTED
 from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.ageing import clock_stopped
 from reactive_kafka.verdicts.channel_context import ChannelContext
@@ -234,7 +233,7 @@ class Retries:
         """
         worker.messages = messages
         for message in messages:
-            message.tracker.start_range(message.index, 1, NOT_STARTED)
+            message.tracker.unstart(message.index)
         with clock_stopped(messages, self._clock.monotonic):
             is_here = await self._waits.until(worker, messages, missing.arrives())
             is_here = is_here and await self._until_resumed(worker, messages)

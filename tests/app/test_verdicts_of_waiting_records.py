@@ -212,7 +212,7 @@ async def test_an_ack_up_to_a_later_record_settles_those_that_were_put_back_and_
         await until(lambda: committed(test) == 2)
 
 
-def schema_app(kept: list[Message[Any]]) -> App:
+def schema_app(kept: list[Message[Any]], **given: Any) -> App:
     """An application that keeps its messages, and whose values have schemas."""
     orders = {
         "group_id": "billing",
@@ -221,6 +221,7 @@ def schema_app(kept: list[Message[Any]]) -> App:
         "revoke_grace": "50ms",
         "ordering": "key",
         "value_deserializer": "avro",
+        **given,
     }
     app = App({"schema_registry": {"url": "memory://"}, "incoming": {"orders": orders}})
 
@@ -236,13 +237,14 @@ def of_schema(schema_id: int) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + b"\x02x"
 
 
+@pytest.mark.parametrize("ordering", ["key", "unordered"])
 @pytest.mark.parametrize("is_put_back", [False, True], ids=["at-a-worker", "put-back"])
 @in_virtual_time
 async def test_an_ack_up_to_a_later_record_is_not_for_one_that_waits_for_its_schema(
-    is_put_back: bool,
+    is_put_back: bool, ordering: str
 ) -> None:
     kept: list[Message[Any]] = []
-    app = schema_app(kept)
+    app = schema_app(kept, ordering=ordering)
     async with running(app) as test:
         outage = RegistryOutage(app)
         await outage.register_bytes("orders-value")
@@ -264,6 +266,32 @@ async def test_an_ack_up_to_a_later_record_is_not_for_one_that_waits_for_its_sch
         assert committed(test) in (None, 1)
         await kept[2].ack()
         await until(lambda: committed(test) == 3)
+
+
+@in_virtual_time
+async def test_a_record_that_has_waited_for_its_schema_hides_no_older_one_that_is_poison() -> None:
+    kept: list[Message[Any]] = []
+    app = schema_app(kept, ordering="unordered", unprocessed_record_max_age="30s", on_poison="warn")
+    async with running(app) as test:
+        outage = RegistryOutage(app)
+        await outage.register_bytes("orders-value")
+        assert await outage.register("orders-value", '"string"') == 2
+        await test.send("orders", of_schema(1), key="a", partition=0)
+        await until(lambda: kept)
+        await kept[0].ack()
+        outage.begin()
+        await test.send("orders", of_schema(2), key="b", partition=0)
+        await test.send("orders", of_schema(1), key="c", partition=0)
+        await until(lambda: len(kept) == 2)
+        began = now()
+        await asyncio.sleep(20)
+        outage.end()
+        await until(lambda: facts(test).poison, 40)
+        assert [poison.offset for poison in facts(test).poison] == [2]
+        assert 30 <= now() - began < 31
+        assert [message.offset for message in kept] == [0, 2, 1], "it was handled by then"
+        for message in kept:
+            message.ack()
 
 
 @in_virtual_time

@@ -450,8 +450,14 @@ MUTANTS = (
     Mutant(
         "a record that waits for its schema is settled with those before a message",
         "delivery/retry.py",
-        "            message.tracker.start_range(message.index, 1, NOT_STARTED)\n",
+        "            message.tracker.unstart(message.index)\n",
         "            pass\n",
+    ),
+    Mutant(
+        "records start in order though one of them waits for its schema",
+        "delivery/retry.py",
+        "            message.tracker.unstart(message.index)\n",
+        "            message.tracker.start_range(message.index, 1, -1.0)\n",
     ),
     Mutant(
         "a batch gives its place up for a partition of which it has no record",
