@@ -81,6 +81,8 @@ class MemoryTarget:
         self._left = Flag()
         # Set when nothing is handled any more.
         self._why_left: LeftError | None = None
+        # The offsets of the values that were not settled then.
+        self._left_unsettled: frozenset[int] = frozenset()
         self._failure: str | None = None
         self._sent = {"ok": 0, "failed": 0}
         self._durations = DurationHistogram()
@@ -233,10 +235,11 @@ class MemoryTarget:
             ChannelClosedError: The channel stops before that.
         """
         before = set(self._unsettled)
-        while before := before.intersection(self._unsettled):
+        while before:
             await _next(self._left)
-            if self._why_left is not None:
+            if self._why_left is not None and not before.isdisjoint(self._left_unsettled):
                 raise self._why_left
+            before.intersection_update(self._unsettled)
 
     async def drain(self, deadline: float) -> None:
         """Wait until values are settled; :meth:`leave` the rest at *deadline* (monotonic)."""
@@ -264,6 +267,7 @@ class MemoryTarget:
         self._stop_taking()
         left = self._unsettled
         self._unsettled = {}
+        self._left_unsettled = frozenset(left)
         if left:
             if ending is None:
                 why = "the handler had not settled them in time"

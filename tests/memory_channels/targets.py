@@ -1,0 +1,29 @@
+"""Memory channels without a handler: a test settles the values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reactive_kafka.clock import SYSTEM_CLOCK
+from reactive_kafka.config.settings import MemorySettings
+from reactive_kafka.memory_channels.memory_target import MemoryRecord, MemoryTarget
+from reactive_kafka.outgoing.queue.receipt import CallbackReceipt
+from tests.app.helpers import Recorder
+
+
+def in_room_for(values: int) -> tuple[MemoryTarget, list[MemoryRecord]]:
+    """A channel with room for so many values, and the list that they come to."""
+    settings = MemorySettings(name="stage", max_in_flight=values)
+    target = MemoryTarget(settings, SYSTEM_CLOCK, Recorder())
+    taken: list[MemoryRecord] = []
+    target.handled_by(taken.append, lambda: None)
+    return target, taken
+
+
+async def sent(target: MemoryTarget, value: Any) -> list[BaseException | None]:
+    """Send a value when there is room for it; returns the list that its outcome comes to."""
+    outcome: list[BaseException | None] = []
+    receipt = CallbackReceipt(outcome.append)
+    await target.put(target.prepare(value), receipt)
+    receipt.seal()
+    return outcome
