@@ -245,7 +245,7 @@ class MemoryTarget:
         """Wait until values are settled; :meth:`leave` the rest at *deadline* (monotonic)."""
         try:
             async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
-                while self._unsettled or self._callers:
+                while self._unsettled or self._callers or self._granted:
                     await _next(self._left)
         except TimeoutError:
             self.leave()

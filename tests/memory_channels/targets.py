@@ -10,6 +10,9 @@ from reactive_kafka.memory_channels.memory_target import MemoryRecord, MemoryTar
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt
 from tests.app.helpers import Recorder
 
+Outcome = list[BaseException | None]
+"""Empty; what a value was nacked with; or None: it was acked."""
+
 
 def in_room_for(values: int) -> tuple[MemoryTarget, list[MemoryRecord]]:
     """A channel with room for so many values, and the list that they come to."""
@@ -20,9 +23,9 @@ def in_room_for(values: int) -> tuple[MemoryTarget, list[MemoryRecord]]:
     return target, taken
 
 
-async def sent(target: MemoryTarget, value: Any) -> list[BaseException | None]:
+async def sent(target: MemoryTarget, value: Any) -> Outcome:
     """Send a value when there is room for it; returns the list that its outcome comes to."""
-    outcome: list[BaseException | None] = []
+    outcome: Outcome = []
     receipt = CallbackReceipt(outcome.append)
     await target.put(target.prepare(value), receipt)
     receipt.seal()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
 import pytest
 
 from reactive_kafka import ChannelClosedError
-from tests.memory_channels.targets import in_room_for, sent
+from reactive_kafka.memory_channels.memory_target import MemoryRecord, MemoryTarget
+from tests.memory_channels.targets import Outcome, in_room_for, sent
 
 
 async def test_a_flush_does_not_raise_if_the_channel_ends_with_its_last_value_settled() -> None:
@@ -33,3 +35,34 @@ async def test_a_flush_raises_if_the_channel_ends_without_one_of_its_values() ->
     target.leave()
     with pytest.raises(ChannelClosedError, match="memory channel 'stage' has stopped"):
         await flush
+
+
+async def test_a_stop_waits_for_a_sender_that_has_just_got_room() -> None:
+    target, taken = in_room_for(1)
+    first = await sent(target, "a")
+    second = asyncio.ensure_future(_settled(target, taken, sent(target, "b")))
+    await asyncio.sleep(0)
+    target.settled(taken[0].offset)
+    # The place is promised to the second sender, which has not continued yet.
+    await target.stop(asyncio.get_running_loop().time() + 10)
+    assert (first, await second) == ([None], [None])
+
+
+async def test_a_stop_does_not_wait_for_a_sender_that_gives_up_the_room_it_got() -> None:
+    target, taken = in_room_for(1)
+    await sent(target, "a")
+    second = asyncio.ensure_future(sent(target, "b"))
+    await asyncio.sleep(0)
+    target.settled(taken[0].offset)
+    second.cancel()
+    await target.stop(asyncio.get_running_loop().time() + 10)
+    assert [value.value for value in taken] == ["a"]
+
+
+async def _settled(
+    target: MemoryTarget, taken: list[MemoryRecord], sending: Awaitable[Outcome]
+) -> Outcome:
+    """Settle the value that is being sent, once the channel has it; returns its outcome."""
+    outcome = await sending
+    target.settled(taken[-1].offset)
+    return outcome
