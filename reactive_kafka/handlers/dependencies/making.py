@@ -15,6 +15,13 @@ from reactive_kafka.handlers.dependencies.threads import LeftInThreadError, in_t
 from reactive_kafka.handlers.introspection import code_of
 from reactive_kafka.handlers.signature import name_and_place
 
+_LEFT_OPEN: list[object] = []
+"""What is not ended because a thread that was left behind still uses it.
+
+The garbage collector would end a generator that nothing refers to. A thread is left behind only
+when the event loop ends, so the list stays short.
+"""
+
 
 class ScopeEnds:
     """Ends what was made in a scope, the last first. Each end gets the exception that was raised.
@@ -47,11 +54,16 @@ class ScopeEnds:
     ) -> None:
         if isinstance(error, LeftInThreadError):
             # A thread still uses what would be ended here.
+            _LEFT_OPEN.append(self._ends)
             return
         thrown = error
         while self._ends:
             try:
                 await self._ends.pop()(None if thrown is None else type(thrown), thrown, trace)
+            except LeftInThreadError:
+                # The thread ends what was made last, which may still use what was made before.
+                _LEFT_OPEN.append(self._ends)
+                raise
             except BaseException as raised:
                 thrown = raised
                 trace = raised.__traceback__
