@@ -153,7 +153,7 @@ class LetterWriter:
         finally:
             look_again.cancel()
             self._writing.remove(problem)
-            if all(other.topic != letter.topic for other in self._writing):
+            if not self._writes_to(letter.topic):
                 # No letter waits for the topic any more, for example because the partitions
                 # have another owner now.
                 self._topic_problems.pop(letter.topic, None)
@@ -242,11 +242,17 @@ class LetterWriter:
     def on(self, event: Event) -> None:
         """Observe the producers' events, and pass them on."""
         if isinstance(event, SendFailed):
-            known = self._topic_problems.get(event.topic)
-            since = self._clock.monotonic() if known is None else known.since
-            self._topic_problems[event.topic] = _Problem(event.topic, since, event.reason)
+            # A write may fail after its caller has given up. Nothing would end that problem.
+            if self._writes_to(event.topic):
+                known = self._topic_problems.get(event.topic)
+                since = self._clock.monotonic() if known is None else known.since
+                self._topic_problems[event.topic] = _Problem(event.topic, since, event.reason)
             self._topics.look_again(event.topic)
         self._observer.on(event)
+
+    def _writes_to(self, topic: str) -> bool:
+        """Whether a letter for *topic* is being written."""
+        return any(problem.topic == topic for problem in self._writing)
 
     def _make_writer(self, connector: Connector) -> Writer | None:
         """Make the writer of dead letters and retries; None if no strategy ever writes."""

@@ -611,6 +611,25 @@ async def test_a_topic_that_nobody_waits_for_any_more_keeps_no_channel_from_bein
 
 
 @in_virtual_time
+async def test_a_write_that_fails_when_nobody_waits_for_it_any_more_keeps_no_channel_from_being_ready() -> (
+    None
+):
+    async with running() as fixture:
+        hold = fixture.broker.hold("send", of=DEAD)
+        writing = asyncio.ensure_future(fixture.letters.write(PLAIN))
+        await hold.arrived()
+        # Its partition has gone while the request is on its way.
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        for number in range(4):
+            fixture.broker.leader_away(TopicPartition(DEAD, number))
+        hold.release()
+        await until(lambda: fixture.recorder.of(SendFailed))
+        assert fixture.letters.not_ready == ()
+
+
+@in_virtual_time
 async def test_a_channel_whose_strategies_write_nothing_connects_to_nothing() -> None:
     async with running(failure_strategy="fail", dead_letter_queue=None, delayed_retry=None) as it:
         await settle_down()
