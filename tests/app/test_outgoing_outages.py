@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, TransientBrokerError
+from reactive_kafka import App, Record, TransientBrokerError
 from reactive_kafka.events import BrokerAvailable, BrokerUnavailable
 from reactive_kafka.testing import MemoryBroker, TestApp, VirtualTimeLoop
 from tests.app.brokers import WrappedConnector
@@ -47,6 +47,19 @@ async def two_clusters(app: App) -> AsyncIterator[tuple[MemoryBroker, MemoryBrok
         yield here, there
     await here.close()
     await there.close()
+
+
+@asynccontextmanager
+async def running_without_creation(app: App) -> AsyncIterator[MemoryBroker]:
+    """The application runs on a broker that creates no topics; that of its invoices is there."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    broker = MemoryBroker(loop.clock, auto_create=False)
+    broker.create_topic("invoices", 1)
+    async with TestApp(app, broker=broker):
+        await until(lambda: app.health().status == "UP")
+        yield broker
+    await broker.close()
 
 
 def reason(app: App, channel: str) -> str:
@@ -119,6 +132,37 @@ async def test_a_send_that_was_given_up_leaves_no_reason_behind(kind: str) -> No
         sending.cancel()
         await asyncio.wait([sending])
         there.down = False
+        await until(lambda: app.health().status == "UP", HEALED_S)
+
+
+@in_virtual_time
+async def test_a_send_to_a_topic_that_does_not_exist_leaves_the_channel_ready_once_it_is_given_up() -> (
+    None
+):
+    app = App({"outgoing": {"invoices": {"send_timeout": "5s"}}})
+    emitter = app.emitter("invoices")
+    async with running_without_creation(app):
+        with pytest.raises(TransientBrokerError, match="topic 'invocies' does not exist"):
+            await emitter.send(Record(b"1", topic="invocies"))
+        await until(lambda: app.health().status == "UP", HEALED_S)
+
+
+@in_virtual_time
+async def test_a_channel_that_sends_nothing_is_ready_again_once_its_topic_is_there_again() -> None:
+    app = App({"outgoing": {"invoices": {"send_timeout": "5s"}}})
+    emitter = app.emitter("invoices")
+    async with running_without_creation(app) as broker:
+        broker.delete_topic("invoices")
+        with pytest.raises(TransientBrokerError, match="topic 'invoices' does not exist"):
+            await emitter.send(b"1")
+        await asyncio.sleep(60)
+        assert "topic 'invoices' does not exist" in reason(app, "invoices")
+        # One that names another topic says nothing about the channel's own.
+        with pytest.raises(TransientBrokerError, match="topic 'invocies' does not exist"):
+            await emitter.send(Record(b"1", topic="invocies"))
+        await asyncio.sleep(60)
+        assert "topic 'invoices' does not exist" in reason(app, "invoices")
+        broker.create_topic("invoices", 1)
         await until(lambda: app.health().status == "UP", HEALED_S)
 
 

@@ -197,6 +197,10 @@ class AiokafkaProducer:
             answer.add_done_callback(lambda done: done.cancelled() or done.exception())
             try:
                 written = await answer
+            except FatalBrokerError:
+                # Whoever asks for the topic next learns whether the right to write is back.
+                self._writable_topics.discard(to.topic)
+                raise
             except RejectedRecordError as error:
                 if queued.records == 1 or not isinstance(error.__cause__, TOO_LARGE):
                     raise

@@ -94,6 +94,8 @@ class Writer:
             self.accept = _refuse
         # Topics whose partitions are being looked up.
         self._looked_up: set[str] = set()
+        # The topic of the channel; "": none.
+        self._topic = ""
         # Callers that wait for room, first come, first served.
         self._callers: OrderedDict[Future[None], None] = OrderedDict()
         # Set whenever records have left the queue.
@@ -102,6 +104,8 @@ class Writer:
         self._broker_error: str | None = "connecting"
         # The error may pass without a write that shows it.
         self._may_pass = False
+        # Whether the channel's topic can be written to is being found out.
+        self._is_looking = False
         self.watch = BrokerWatch(name, producer.check, clock, observer, self._broker_answered)
         self._failure: str | None = None
         # New records are refused, and accepted ones are still written.
@@ -118,6 +122,8 @@ class Writer:
             watches: Ask the brokers from time to time whether they are there. False where another
                 writer of the same cluster does that.
         """
+
+        self._topic = topic
 
         async def connect() -> None:
             waits = Waits(BACKOFF)
@@ -386,8 +392,26 @@ class Writer:
 
     def _broker_answered(self) -> None:
         """Forget the last error if no write will show that it is over."""
-        if self._may_pass and not self._queue.in_flight:
+        if self._broker_error is None or self._queue.in_flight:
+            return
+        if self._may_pass or not self._topic:
             self._broker_error = None
+        elif not self._is_looking:
+            # The record that failed may have named another topic, and nobody waits for it any more.
+            # And an application that is not ready may get nothing to send.
+            self._is_looking = True
+            self._background(self._look_for_topic, f"look for {self._topic}")
+
+    async def _look_for_topic(self) -> None:
+        """Find out whether the channel's topic can be written to."""
+        try:
+            await self._producer.partitions(self._topic)
+        except BrokerError as error:
+            self._broker_error = str(error)
+        else:
+            self._broker_error = None
+        finally:
+            self._is_looking = False
 
     def _let_in(self) -> None:
         """Records have left: let in callers that wait for room."""

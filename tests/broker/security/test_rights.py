@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from reactive_kafka import App, Message, TopicPartition
+from reactive_kafka import App, BrokerError, Message, TopicPartition
 from tests.broker.hazards.faults import until
 from tests.broker.security.guarded import Guarded, Right
 from tests.broker.security.service import QUICKLY, Service
@@ -314,6 +314,28 @@ async def test_a_right_to_write_that_is_missing_is_named_before_anything_is_sent
             await until(lambda: app.health().ready.status == "UP", "it is ready")
             await emitter.send(b"1")
             assert await service.written() == [b"1"]
+
+
+async def test_a_right_to_write_that_is_back_makes_a_channel_ready_that_sends_nothing(
+    guarded: Guarded,
+) -> None:
+    with denied(guarded, {SEE_RESULTS, WRITE_RESULTS}) as (service, rights):
+        kafka = {**guarded.way("PLAIN", user=USER), "enable_idempotence": False}
+        outgoing = {"results": {"topic": service.results, "send_timeout": "2s"}}
+        app = App({"kafka": kafka, "outgoing": outgoing, "http": {"enabled": False}})
+        emitter = app.emitter("results")
+        async with app:
+            await emitter.send(b"1")
+            rights.withdraw(WRITE_RESULTS)
+            with pytest.raises(BrokerError):
+                while True:
+                    await emitter.send(b"2")
+            await until(lambda: not app.facts().outgoing[0].in_flight, "nothing waits", 10)
+            # Longer than two checks take.
+            await asyncio.sleep(5)
+            assert app.health().ready.status == "DOWN"
+            rights.grant(WRITE_RESULTS)
+            await until(lambda: app.health().ready.status == "UP", "it is ready")
 
 
 async def test_a_right_that_is_withdrawn_from_one_topic_keeps_no_position_of_another_back(
