@@ -201,6 +201,9 @@ class LimitedLane(KeyedLane):
             # Nothing of the key runs or waits any more.
             self._held.discard(key)
             del self.busy[key]
+        if key not in self.busy:
+            # The next record of the key was not held back.
+            self._called.discard(key)
 
     def clear(self) -> None:
         """As in every lane; also forget what was held back."""
