@@ -220,6 +220,24 @@ async def test_dead_letters_of_another_cluster_that_is_away_are_named_before_any
 
 
 @in_virtual_time
+async def test_a_partition_without_a_leader_holds_up_few_records_that_have_no_key() -> None:
+    app = App({"outgoing": {"invoices": {}}})
+    emitter = app.emitter("invoices")
+    broker = make_broker(4)
+    async with TestApp(app, broker=broker):
+        await emitter.send(b"first")
+        broker.leader_away(tp(0, "invoices"))
+        sendings = []
+        for _ in range(2000):
+            sendings.append(asyncio.ensure_future(emitter.send(b"")))
+            await asyncio.sleep(0.01)
+        assert sum(not sending.done() for sending in sendings) < 10
+        broker.leader_back(tp(0, "invoices"))
+        await asyncio.gather(*sendings)
+    await broker.close()
+
+
+@in_virtual_time
 async def test_a_broker_that_answers_no_check_in_time_is_away() -> None:
     app = with_emitter(Recorder())
     async with two_clusters(app) as (_, there):

@@ -247,6 +247,45 @@ def test_records_without_a_key_go_round_the_partitions_batch_by_batch(sizes: lis
     assert went == [number % 3 for number in range(len(sizes))]
 
 
+@given(
+    partitions=st.integers(2, 5),
+    steps=st.lists(st.integers(0, 4), max_size=200),
+)
+def test_no_record_without_a_key_goes_where_a_batch_is_repeated_while_others_are_answered(
+    partitions: int, steps: list[int]
+) -> None:
+    queue = SendQueue(1000, zlib.crc32, lambda: None)
+    queue.partitions_found("orders", partitions)
+    on_their_way: dict[PartitionQueue, int] = {}
+
+    def send() -> PartitionQueue:
+        queue.enter()
+        line = queue.add(
+            OutgoingRecord("orders", RecordBytes(b"x")), CallbackReceipt(lambda _: None)
+        )
+        assert line is not None
+        if line not in on_their_way:
+            on_their_way[line] = len(line.next_batch())
+        return line
+
+    away = send()
+    is_repeated = False
+    for step in steps:
+        if step == 0:
+            on_their_way[away] = len(away.next_batch())
+            is_repeated = True
+        elif step == 1:
+            # The oldest batch is answered, but for that of the broker that is away.
+            line = next((line for line in on_their_way if line is not away), None)
+            if line is not None:
+                line.written(0, on_their_way.pop(line))
+                if batch := line.next_batch():
+                    on_their_way[line] = len(batch)
+        else:
+            is_one_free = len(on_their_way) < partitions
+            assert send() is not away or not (is_repeated or is_one_free)
+
+
 def test_a_partition_that_comes_back_has_the_line_that_it_had() -> None:
     queue = SendQueue(1000, zlib.crc32, lambda: None)
     queue.partitions_found("orders", 2)

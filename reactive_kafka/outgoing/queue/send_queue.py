@@ -34,7 +34,9 @@ class PartitionQueue:
         "_queue",
         "_single",
         "_topic",
+        "_was_answered",
         "is_being_written",
+        "is_failing",
         "partition",
         "waiting",
     )
@@ -50,6 +52,10 @@ class PartitionQueue:
         self._batch: list[QueuedRecord] = []
         # How many of them are written one by one, because the broker refused their batch.
         self._single = 0
+        # The broker has answered since the last batch was taken.
+        self._was_answered = False
+        # The last batch is repeated, because the broker has not answered.
+        self.is_failing = False
 
     def next_batch(self) -> list[QueuedRecord]:
         """Return the records to write next; empty when nothing waits.
@@ -57,6 +63,8 @@ class PartitionQueue:
         Records that were taken before and are not confirmed come first. Those that are not needed
         any more are dropped.
         """
+        self.is_failing = self.has_batch and not self._was_answered
+        self._was_answered = False
         # Also when nothing waits, or the last batch is repeated: while this partition is being
         # written, records without a key collect in another one.
         self._topic.batch_taken(self.partition.partition)
@@ -72,7 +80,14 @@ class PartitionQueue:
         if dropped:
             self._single = max(0, self._single - dropped)
             self._queue.leave(dropped)
+        if not batch:
+            self._topic.nothing_left(self.partition.partition)
         return batch[:most]
+
+    @property
+    def has_batch(self) -> bool:
+        """Whether records of it were taken to be written, and are not confirmed."""
+        return bool(self._batch)
 
     def _take(self, most: int) -> list[QueuedRecord]:
         waiting = self.waiting
@@ -88,6 +103,7 @@ class PartitionQueue:
         Args:
             offset: Of the first one; -1 if the broker does not say (``acks = 0``).
         """
+        self._was_answered = True
         written = self._batch[:count]
         del self._batch[:count]
         self._single = max(0, self._single - count)
@@ -103,6 +119,7 @@ class PartitionQueue:
         A record that was alone fails. The records of a larger batch are tried one by one, to find
         those that the broker refuses.
         """
+        self._was_answered = True
         if len(self._batch) > 1 and not self._single:
             self._single = len(self._batch)
             return False
@@ -132,10 +149,37 @@ class TopicQueues:
         self.sticky = 0
 
     def batch_taken(self, partition: int) -> None:
-        """A batch of *partition* was taken: records without a key go to the next partition."""
-        if self.sticky == partition:
-            following = partition + 1
-            self.sticky = following if following < len(self.partitions) else 0
+        """A batch of *partition* was taken: records without a key go to another partition.
+
+        That is the next one without a batch on its way. If there is none, it is the one where the
+        fewest records wait; but one whose broker does not answer comes last, or all records would
+        end up there.
+        """
+        if self.sticky != partition:
+            return
+        partitions = self.partitions
+        count = len(partitions)
+        others = range(partition + 1, partition + count)
+        for number in others:
+            if not partitions[number % count].has_batch:
+                self.sticky = number % count
+                return
+        # What waits in this partition is about to be taken.
+        best = partitions[partition].is_failing, 0
+        for number in reversed(others):
+            other = partitions[number % count]
+            load = other.is_failing, len(other.waiting)
+            if load <= best:
+                best = load
+                self.sticky = number % count
+
+    def nothing_left(self, partition: int) -> None:
+        """All records of *partition* are written.
+
+        If those without a key wait for a batch that is on its way, the next ones go here.
+        """
+        if partition < len(self.partitions) and self.partitions[self.sticky].has_batch:
+            self.sticky = partition
 
 
 class SendQueue:
