@@ -55,6 +55,25 @@ async def test_all_of_a_block_is_seen_when_it_has_ended_and_nothing_before() -> 
         assert (record.key, list(record.headers)) == (b"k", [("a", b"1")])
 
 
+@pytest.mark.parametrize("in_block", [False, True])
+@in_virtual_time
+async def test_records_without_a_key_go_round_the_partitions_transaction_by_transaction(
+    in_block: bool,
+) -> None:
+    app = app_with()
+    emitter = app.emitter("invoices")
+    async with running(app, partitions=3) as test:
+        for number in range(6):
+            if not in_block:
+                await emitter.send(b"%d" % number)
+                continue
+            async with emitter.transaction() as tx:
+                await tx.send(b"%d" % number)
+        for number in range(3):
+            log = test.broker.committed_log(tp(number, "invoices"))
+            assert [record.value for record in log] == [b"%d" % number, b"%d" % (number + 3)]
+
+
 @pytest.mark.parametrize("many", [1, 25_000])
 @in_virtual_time
 async def test_nothing_is_seen_of_a_block_that_raises(many: int) -> None:

@@ -140,13 +140,13 @@ class TopicQueues:
 
     __slots__ = ("partition_of_key", "partitions", "sticky")
 
-    def __init__(self) -> None:
+    def __init__(self, first: int) -> None:
         self.partitions: list[PartitionQueue] = []
         self.partition_of_key: dict[bytes, int] = {}
         # Records without a key all go to this partition until a batch of it is taken, as with
         # Java's sticky partitioner. Spread over all partitions they would make small batches, and
         # a request costs the same for one record as for many.
-        self.sticky = 0
+        self.sticky = first
 
     def batch_taken(self, partition: int) -> None:
         """A batch of *partition* was taken: records without a key go to another partition.
@@ -192,6 +192,7 @@ class SendQueue:
         partitioner: Another hash of keys, or the user's choice of partitions. None: *key_hash*.
         begin: Called when :meth:`accept` has put a record into a partition that no task writes.
         lingers: Call *begin* for each record: it may be the one that fills a batch.
+        first: Records without a key begin with this partition, counted round.
     """
 
     def __init__(
@@ -203,8 +204,10 @@ class SendQueue:
         begin: Callable[[PartitionQueue], None] = lambda queue: None,
         *,
         lingers: bool = False,
+        first: int = 0,
     ) -> None:
         self._most = most
+        self._first = first
         self._key_hash = key_hash
         self._hashes_empty_keys = True
         self._partitioner: Partitioner | None = None
@@ -320,7 +323,7 @@ class SendQueue:
         Returns:
             The partitions of the records that waited for this.
         """
-        topic = self._topics.setdefault(topic_name, TopicQueues())
+        topic = self._topics.setdefault(topic_name, TopicQueues(self._first))
         if count != len(topic.partitions):
             self._resize(topic_name, topic, count)
         placed = [
@@ -341,8 +344,7 @@ class SendQueue:
                 self._partitions[partition] = PartitionQueue(partition, topic, self)
             topic.partitions.append(self._partitions[partition])
         topic.partition_of_key.clear()
-        if topic.sticky >= count:
-            topic.sticky = 0
+        topic.sticky %= count or 1
         if count and self._is_open:
             self._accepting[topic_name] = topic
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,6 +42,9 @@ class Sender:
 
     def __init__(self, partitioner: KeyHash | Partitioner | None = None) -> None:
         self.partitioner = partitioner
+        # Counts the transactions. Each has a queue of its own, and without a turn the records
+        # without a key of all of them would go to the first partition.
+        self.turns = itertools.count()
         self.sent = {"ok": 0, "failed": 0}
         self.durations = DurationHistogram()
 
@@ -185,7 +189,9 @@ class Transaction:
     def _queue_of(self, sender: Sender, client: TransactionalProducer) -> SendQueue:
         if sender not in self._queues:
             # It needs no limit: COLLECTED bounds what waits.
-            self._queues[sender] = SendQueue(0, client.key_hash, lambda: None, sender.partitioner)
+            self._queues[sender] = SendQueue(
+                0, client.key_hash, lambda: None, sender.partitioner, first=next(sender.turns)
+            )
         return self._queues[sender]
 
     async def _write_partitions(
