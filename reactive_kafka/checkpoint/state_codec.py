@@ -11,7 +11,7 @@ from reactive_kafka.errors import ConfigError, DecodeError, EncodeError
 from reactive_kafka.formats.encoders import write_json
 from reactive_kafka.formats.format_names import FormatError
 from reactive_kafka.formats.payload_type import payload_type_of
-from reactive_kafka.formats.user_objects import load_object
+from reactive_kafka.formats.user_objects import check_is_plain, load_object
 
 
 class StateCodec(NamedTuple):
@@ -37,7 +37,7 @@ def codec_of(state: str | None) -> StateCodec:
         return _model_codec(Any)
     target = load_object(state)
     if all(callable(getattr(target, method, None)) for method in ("encode", "decode")):
-        return _custom_codec(state, target() if inspect.isclass(target) else target)
+        return _custom_codec(state, _users_codec(target))
     if not inspect.isclass(target):
         kind = type(target).__name__
         raise FormatError(
@@ -90,6 +90,22 @@ def _model_codec(target: Any) -> StateCodec:
             raise reason from reason.__cause__
 
     return StateCodec(encode, decode)
+
+
+def _users_codec(target: Any) -> Any:
+    """Return the user's codec, which is *target*, or is made of it if it is a class."""
+    codec = target
+    if inspect.isclass(target):
+        try:
+            codec = target()
+        except Exception as error:
+            # The user's code may raise anything; start-up ends with its error.
+            raise FormatError(
+                f"called without arguments, it raised {type(error).__name__}: {error}"
+            ) from error
+    check_is_plain(codec.encode)
+    check_is_plain(codec.decode)
+    return codec
 
 
 def _custom_codec(path: str, codec: Any) -> StateCodec:

@@ -37,7 +37,7 @@ def load_function(path: str) -> Callable[[Any], Any]:
     target = load_object(path)
     if not callable(target):
         raise FormatError(f"it is not callable: its type is {type(target).__name__}")
-    _check_is_plain(target)
+    check_is_plain(target)
     function: Callable[[Any], Any] = target
     return function
 
@@ -63,7 +63,7 @@ def load_strategy(path: str, method: str) -> Any:
     if not callable(target):
         expected = f"an object with a method {method}, or a class or function that makes one"
         raise FormatError(f"expected {expected}, not {type(target).__name__}")
-    _check_is_plain(target)
+    check_is_plain(target)
     return target
 
 
@@ -84,7 +84,7 @@ def made_strategy(target: Any, method: str, settings: Any) -> Any:
     return made
 
 
-def _check_is_plain(target: Callable[..., Any]) -> None:
+def check_is_plain(target: Callable[..., Any]) -> None:
     """Check that a call runs the function, and returns what it returns.
 
     Raises:

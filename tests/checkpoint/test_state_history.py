@@ -52,6 +52,21 @@ class Broken:
         raise LookupError(text)
 
 
+class WithSettings(Reversed):
+    def __init__(self, settings: object) -> None:
+        self.settings = settings
+
+
+class Awaited:
+    """Its methods would have to be awaited, which nobody does."""
+
+    def encode(self, state: str) -> str:
+        return state
+
+    async def decode(self, text: str) -> str:
+        return text
+
+
 instance = Reversed()
 number = 5
 
@@ -221,6 +236,8 @@ def test_what_a_codec_of_the_users_raises_is_an_error_of_ours() -> None:
             "expected a model, or an object with the methods encode and decode, not int",
         ),
         (f"{HERE}:nobody", "has no 'nobody'"),
+        (f"{HERE}:WithSettings", "called without arguments, it raised TypeError"),
+        (f"{HERE}:Awaited", "it is async"),
         ("no_such_module:Model", "there is no module 'no_such_module'"),
         ("Model", "not of the form"),
     ],
