@@ -265,9 +265,9 @@ class OwnedRow:
         self.is_unsure = True
         write = pending.write
         if write.checkpoint.token != write.expected:
-            self._sent_with_new_token.append(write.checkpoint)
+            _add_new(self._sent_with_new_token, write.checkpoint)
         if pending.tracker is self.tracker:
-            self._sent.append(write.checkpoint)
+            _add_new(self._sent, write.checkpoint)
 
     def confirmed(self, pending: PendingWrite) -> None:
         """Note that the store has confirmed the write."""
@@ -306,3 +306,9 @@ class OwnedRow:
         elif self.behind_since is None:
             self.behind_since = now
         return self.behind_since
+
+
+def _add_new(rows: list[Checkpoint], row: Checkpoint) -> None:
+    """Add a row, unless an equal one is there: a full store refuses the same one for hours."""
+    if row not in rows:
+        rows.append(row)

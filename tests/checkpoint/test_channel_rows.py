@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 import pytest
@@ -14,7 +15,7 @@ from reactive_kafka.checkpoint.owned_row import ClientPartition, OwnedRow
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
 from reactive_kafka.clock import SYSTEM_CLOCK
-from reactive_kafka.errors import CheckpointRefusedError, TransientBrokerError
+from reactive_kafka.errors import CheckpointRefusedError, StoreAwayError, TransientBrokerError
 from tests.app.helpers import Recorder, run_in_virtual_time
 from tests.nacks.acknowledgers import make_acknowledger
 from tests.tracking.values import tracker_of
@@ -79,6 +80,26 @@ def test_whose_a_row_is_counts_after_the_last_attempt_too(late: int, last: str) 
         row = row_after_write(arrivals)
         assert row is not None
         assert row[:2] == (3, WANTED.offset)
+
+
+def test_writes_that_a_full_store_refuses_for_hours_are_not_all_kept() -> None:
+    store = MemoryStore(Rows())
+    rows, owned = claimed_row(store)
+    # As of plans or kept acks. Each row that is kept refers to this one text.
+    wanted = Committed(WANTED.offset, "".join(["kept", "acks"]))
+    attempts = 500
+    # Such a store still answers reads.
+    store.faults.script("write", *["away"] * attempts)
+
+    async def write_again_and_again(_: object) -> None:
+        for _ in range(attempts):
+            with pytest.raises(StoreAwayError):
+                await rows.write({owned: wanted})
+        assert sys.getrefcount(wanted.metadata) < 20
+        await rows.write({owned: wanted})
+
+    run_in_virtual_time(write_again_and_again)
+    assert store.rows.row("billing", PARTITION) == Checkpoint(3, 100, None, "keptacks")
 
 
 class Compared(TopicPartition):
