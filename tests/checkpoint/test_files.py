@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka import TopicPartition
 from reactive_kafka.checkpoint.store import Checkpoint, Write
-from reactive_kafka.checkpoint.stores.files import FileStore, Step
+from reactive_kafka.checkpoint.stores.files import MOST_HANGING, FileStore, Step
 from reactive_kafka.errors import CorruptCheckpointError, StoreAwayError
 
 ORDERS = TopicPartition("orders", 0)
@@ -316,3 +317,27 @@ async def test_the_loop_goes_on_while_a_disk_hangs(tmp_path: Path) -> None:
     later = FileStore(tmp_path)
     assert await later.write("g", FIRST) == {ORDERS}
     assert await later.read("g", [ORDERS]) == {ORDERS: OLD}
+
+
+async def test_a_disk_that_hangs_for_long_takes_only_a_few_threads(tmp_path: Path) -> None:
+    goes_on = threading.Event()
+
+    def step(name: Step) -> None:
+        if name == "lock":
+            goes_on.wait(10)
+
+    store = FileStore(tmp_path, step=step, answer_s=0.01)
+    before = threading.active_count()
+    for _ in range(3 * MOST_HANGING):
+        with pytest.raises(StoreAwayError, match=r"did not answer|does not answer: 8 earlier"):
+            await store.write("g", FIRST)
+    try:
+        assert threading.active_count() - before <= MOST_HANGING
+    finally:
+        goes_on.set()
+    async with asyncio.timeout(10):
+        while True:
+            with suppress(StoreAwayError):
+                assert await store.read("g", [ORDERS]) == {}
+                return
+            await asyncio.sleep(0.01)

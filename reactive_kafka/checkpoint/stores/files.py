@@ -25,6 +25,12 @@ ANSWER_S = 10.0
 """How long a call may take."""
 PATIENCE = 0.8
 """The share of that time after which a write begins no further row."""
+THREADS = 4
+"""How many calls of one store run at a time."""
+MOST_HANGING = 8
+"""With so many calls in threads, those that were given up included, no further one begins. Without
+a limit there would be a thread for each attempt while a network file system hangs.
+"""
 LONGEST_NAME = 180
 """Bytes of an encoded name. A longer one is cut, and made unique by its hash."""
 LARGEST = 64 * 1024 * 1024
@@ -67,6 +73,8 @@ class FileStore:
         self._answer_s = answer_s
         self._step = step or (lambda _: None)
         self._threads: CapacityLimiter | None = None
+        # The calls that are in a thread, those that were given up included.
+        self._running: set[object] = set()
 
     def __repr__(self) -> str:
         return f"FileStore({str(self._folder)!r})"
@@ -94,15 +102,26 @@ class FileStore:
     async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         """Run a call in a thread, and give it up at the deadline.
 
-        The thread of an abandoned call ends by itself. It may complete the row that it is writing,
-        and begins no other.
+        The thread of an abandoned call ends by itself, when the system answers. It may complete the
+        row that it is writing, and begins no other.
         """
-        self._threads = self._threads or CapacityLimiter(4)
+        if len(self._running) >= MOST_HANGING:
+            raise StoreAwayError(
+                f"{self._folder} does not answer: {len(self._running)} earlier calls wait for it"
+            )
+        self._threads = self._threads or CapacityLimiter(THREADS)
+        this_call = object()
+
+        def run() -> T:
+            self._running.add(this_call)
+            try:
+                return call(*arguments)
+            finally:
+                self._running.discard(this_call)
+
         try:
             async with asyncio.timeout(self._answer_s):
-                return await to_thread.run_sync(
-                    call, *arguments, limiter=self._threads, abandon_on_cancel=True
-                )
+                return await to_thread.run_sync(run, limiter=self._threads, abandon_on_cancel=True)
         except TimeoutError as error:
             raise StoreAwayError(
                 f"{self._folder} did not answer within {self._answer_s:g} s"
