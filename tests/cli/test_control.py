@@ -263,6 +263,14 @@ def test_a_server_that_is_none_of_ours_is_an_error(token_file: Path, body: bytes
     assert "HTTP 418" in ended.err
 
 
+@pytest.mark.parametrize("status", [200, 503])
+def test_an_answer_that_breaks_off_is_an_error(token_file: Path, status: int) -> None:
+    with server(status, b"20\r\nhalf", **{"Transfer-Encoding": "chunked"}) as url:
+        ended = control(url, "pause", "orders", token_file=token_file)
+    assert ended.code == 1
+    assert f"Error: {url} does not answer: IncompleteRead" in ended.err
+
+
 def test_a_wrong_token_and_a_wrong_path_say_what_to_name(token_file: Path) -> None:
     with server(401, b'{"error": "this needs the token: Authorization: Bearer ..."}') as url:
         ended = control(url, "pause", "orders", token_file=token_file)

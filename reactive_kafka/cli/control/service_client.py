@@ -84,11 +84,16 @@ class ServiceClient:
         request = urllib.request.Request(self.url.rstrip("/") + path, body, headers, method=method)
         opener = urllib.request.build_opener(_NoRedirects())
         try:
-            with opener.open(request, timeout=ANSWER_S) as response:
-                return ServiceAnswer(response.status, _object(response.read(MOST_BYTES)))
-        except urllib.error.HTTPError as error:
-            with error:
-                raise _refused(self.url, error.code, error.read(MOST_BYTES)) from error
+            try:
+                response = opener.open(request, timeout=ANSWER_S)
+            except urllib.error.HTTPError as error:
+                # It is a response, too.
+                response = error
+            with response:
+                content = response.read(MOST_BYTES)
+            if isinstance(response, urllib.error.HTTPError):
+                raise _refused(self.url, response.code, content) from response
+            return ServiceAnswer(response.status, _object(content))
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise CommandFailed(f"{self.url} does not answer: {one_line(str(reason))}") from error
