@@ -313,6 +313,13 @@ def test_a_producer_waits_no_less_than_java_allows() -> None:
     assert made["kafka.delivery.timeout.ms"] == "9100"
 
 
+def test_a_producer_that_waits_for_a_month_has_a_time_that_java_reads() -> None:
+    made = to_write({"send_timeout_s": 30 * 86_400.0})
+    assert made["kafka.max.block.ms"] == "2592000000"
+    # It is an int in Java, and a larger one fails each job in its tasks, as bad data does.
+    assert made["kafka.delivery.timeout.ms"] == str(2**31 - 1)
+
+
 def test_a_producer_logs_in_and_trusts_as_the_channel_does() -> None:
     made = to_write(
         security_protocol="SASL_SSL",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from reactive_kafka.config.kinds import INT32_MAX
 from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.spark.session.conf import spelled
@@ -214,8 +215,8 @@ def sink_options(
     request_ms = int(java.get("request.timeout.ms", _REQUEST_TIMEOUT_MS))
     send_ms = int(settings.send_timeout_s * 1000)
     java["max.block.ms"] = str(send_ms)
-    # Java refuses less.
-    java["delivery.timeout.ms"] = str(max(send_ms, request_ms + linger_ms))
+    # Java refuses less, and more than its int holds.
+    java["delivery.timeout.ms"] = str(min(max(send_ms, request_ms + linger_ms), INT32_MAX))
     return _as_options(java)
 
 
