@@ -4,6 +4,7 @@ it is told.
 
 import asyncio
 import logging
+import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -22,7 +23,13 @@ from reactive_kafka.errors import (
     WorkerLostError,
 )
 from reactive_kafka.spark.session.spark_engine import SparkEngine
-from reactive_kafka.spark.session.supervisor import FailedAttempts, SessionLimits
+from reactive_kafka.spark.session.supervisor import (
+    LIMITS,
+    FailedAttempts,
+    OpenSession,
+    SessionLimits,
+    Supervisor,
+)
 from tests.app.helpers import until
 from tests.app.sabotage import Sabotage
 from tests.app.test_task_owners import HOWS
@@ -282,6 +289,19 @@ async def test_a_driver_that_does_not_answer_for_long_is_ended_by_its_pid_and_re
         assert process.returncode == -9
         # Which would hang.
         assert "stop" not in hung.done
+
+
+def test_the_pid_of_a_driver_that_has_ended_is_not_killed_since_another_process_may_have_it() -> (
+    None
+):
+    other = a_process()
+    session = FakeSession(other)
+    session.die()
+    supervisor = Supervisor(FakeMaker(session), LIMITS)
+    assert supervisor.kill_driver(OpenSession(session))
+    # A process that gets both signals dies of the other one.
+    other.terminate()
+    assert other.wait() == -signal.SIGTERM
 
 
 async def test_a_cancelled_job_of_a_driver_that_takes_no_orders_is_over_with_the_driver() -> None:

@@ -248,8 +248,10 @@ class Supervisor:
         if pid is None:
             return False
         opened.hangs = True
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        # The id of a process that has ended may be that of another one by now.
+        if not opened.session.has_ended():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         return True
 
     async def _open_one(self) -> Session:
