@@ -29,7 +29,7 @@ def _misfit(schema: AvroSchema, kind: Any, plain: Any, where: str) -> str | None
         return _record_misfit(schema, kind, plain, where)
     if name in ("array", "map"):
         return _container_misfit(schema, kind, plain, where)
-    if isinstance(plain, Decimal) and kind.get("logicalType") == "decimal":
+    if isinstance(plain, Decimal) and _is_decimal(kind):
         return _decimal_misfit(kind, plain, where)
     explain = _SCALARS.get(name)
     return None if explain is None else explain(kind, plain, where)
@@ -65,6 +65,8 @@ def _container_misfit(schema: AvroSchema, kind: Any, plain: Any, where: str) -> 
     if kind["type"] == "map":
         if not isinstance(plain, Mapping):
             return f"{where} takes a dict, not {type(plain).__name__}"
+        if not all(isinstance(key, str) for key in plain):
+            return f"{where} has a key that is no str"
         item_type = kind["values"]
         items: Iterable[Any] = plain.values()
     else:
@@ -101,9 +103,18 @@ def _enum_misfit(kind: Any, plain: Any, where: str) -> str | None:
     return None if plain in kind["symbols"] else f"{where} is no symbol of {kind['name']}"
 
 
+def _string_misfit(kind: Any, plain: Any, where: str) -> str | None:
+    if isinstance(plain, str) and any("\ud800" <= character <= "\udfff" for character in plain):
+        return f"{where} has a lone surrogate, which is no UTF-8"
+    return _takes("a str", str)(kind, plain, where)
+
+
+def _is_decimal(kind: Any) -> bool:
+    return isinstance(kind, Mapping) and kind.get("logicalType") == "decimal"
+
+
 def _bytes_misfit(kind: Any, plain: Any, where: str) -> str | None:
-    is_decimal = isinstance(kind, Mapping) and kind.get("logicalType") == "decimal"
-    what = "a Decimal" if is_decimal else "bytes"
+    what = "a Decimal" if _is_decimal(kind) else "bytes"
     return _takes(what, bytes, bytearray)(kind, plain, where)
 
 
@@ -116,7 +127,7 @@ def _fixed_misfit(kind: Any, plain: Any, where: str) -> str | None:
 _SCALARS: Mapping[str, Callable[[Any, Any, str], str | None]] = {
     "null": _takes("None", type(None)),
     "boolean": _takes("a bool", bool),
-    "string": _takes("a str", str),
+    "string": _string_misfit,
     "bytes": _bytes_misfit,
     "fixed": _fixed_misfit,
     "enum": _enum_misfit,

@@ -2,9 +2,10 @@
 
 Fastavro itself takes a dict for the first record of a union that has most of its fields, an int for
 the first number type, a datetime without a zone for one in the zone of the host, 7.5 for the
-integer 7, and any text for a UUID. Here a class names its branch, a value goes to the type that
-holds it exactly, and a value that fits several records equally is refused. A value that does not
-fit at all raises in fastavro, and :mod:`.avro_misfits` finds out why.
+integer 7, 1e39 for the infinity of a float, any text for a UUID, anything for a boolean or a null,
+and the letters of a text or the keys of a dict for an array. Here a class names its branch, a value
+goes to the type that holds it exactly, and a value that fits several records equally is refused. A
+value that does not fit at all raises in fastavro, and :mod:`.avro_misfits` finds out why.
 
 Every step gets a value twice: as plain data, and as the object that the data was made of. The class
 of the object names the branch.
@@ -18,6 +19,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from functools import cache
+from math import isinf
 from struct import Struct
 from typing import Any
 from uuid import UUID
@@ -44,6 +46,8 @@ Check = Callable[[Any], Any]
 _INSTANTS = ("timestamp-millis", "timestamp-micros")
 _LOCAL = ("local-timestamp-millis", "local-timestamp-micros")
 _TIMES = ("time-millis", "time-micros")
+_NO_LISTS = (str, bytes, bytearray, memoryview, Mapping)
+"""What Python can go through, and what is no list."""
 
 
 def preparer(schema: AvroSchema) -> Prepare | None:
@@ -68,9 +72,9 @@ class _Preparation:
         if name in RECORDS:
             return self._of_record(kind)
         if name == "array":
-            return _each_item(self.of(kind["items"], where))
+            return _each_item(self.of(kind["items"], where), where)
         if name == "map":
-            return _each_value(self.of(kind["values"], where))
+            return _each_value(self.of(kind["values"], where), where)
         check = _scalar_check(kind, where)
         if check is None:
             return None
@@ -140,7 +144,9 @@ class _Record:
             for name, step in self.steps.items():
                 if name in plain:
                     value = plain[name]
-                    changed[name] = step(value, _source_of(source, attributes, name, value))
+                    ready = step(value, _source_of(source, attributes, name, value))
+                    if ready is not value:
+                        changed[name] = ready
         if not changed:
             return plain
         # A copy, because the dict may be the user's.
@@ -172,11 +178,14 @@ def _source_of(source: Any, attributes: Mapping[str, str] | None, name: str, val
     return part
 
 
-def _each_item(step: Prepare | None) -> Prepare | None:
-    if step is None:
-        return None
+def _each_item(step: Prepare | None, where: str) -> Prepare:
+    """Return what prepares a list with *step*, and refuses what only looks like one."""
 
     def each(plain: Any, source: Any) -> Any:
+        if isinstance(plain, _NO_LISTS):
+            raise EncodeError(f"{where} takes a list, not {type(plain).__name__}")
+        if step is None:
+            return plain
         if isinstance(plain, set | frozenset):
             plain = list(plain)
         if not isinstance(plain, list | tuple):
@@ -189,12 +198,13 @@ def _each_item(step: Prepare | None) -> Prepare | None:
     return each
 
 
-def _each_value(step: Prepare | None) -> Prepare | None:
-    if step is None:
-        return None
+def _each_value(step: Prepare | None, where: str) -> Prepare:
+    """Return what prepares the values of a dict with *step*, and refuses anything else."""
 
     def each(plain: Any, source: Any) -> Any:
         if not isinstance(plain, Mapping):
+            raise EncodeError(f"{where} takes a dict, not {type(plain).__name__}")
+        if step is None:
             return plain
         sources = source if isinstance(source, Mapping) else plain
         return {key: step(value, sources.get(key, value)) for key, value in plain.items()}
@@ -220,6 +230,10 @@ def _scalar_check(kind: Any, where: str) -> Check | None:
         return _integer_check(name, logical, where)
     if name in ("float", "double"):
         return _number_check(name, where)
+    if name == "boolean":
+        return _boolean_check(where)
+    if name == "null":
+        return _null_check(where)
     if name == "string" and logical == "uuid":
         return _uuid_check(where)
     return None
@@ -246,16 +260,47 @@ def _integer_check(name: str, logical: Any, where: str) -> Check:
 
 def _number_check(name: str, where: str) -> Check:
     layout = Struct("f" if name == "float" else "d")
+    is_double = name == "double"
 
     def check(plain: Any) -> Any:
-        if type(plain) is float:
+        if is_double and type(plain) is float:
             return plain
         if isinstance(plain, bool | str) or not hasattr(plain, "__float__"):
             raise EncodeError(f"{where} takes a number, not {type(plain).__name__}")
-        number = float(plain)
-        if isinstance(plain, int) and layout.unpack(layout.pack(number))[0] != plain:
+        try:
+            number = float(plain)
+            held = layout.unpack(layout.pack(number))[0]
+        except OverflowError:
+            raise EncodeError(f"{where} is too large for {name}") from None
+        except ValueError:
+            # A signalling NaN.
+            raise EncodeError(f"{where} is no number that {name} has") from None
+        if isinf(held) and plain != held:
+            raise EncodeError(f"{where} is too large for {name}")
+        if isinstance(plain, int) and held != plain:
             raise EncodeError(f"{where} is an integer that {name} does not hold exactly")
         return number
+
+    return check
+
+
+def _boolean_check(where: str) -> Check:
+    def check(plain: Any) -> Any:
+        if isinstance(plain, bool):
+            return plain
+        kind = type(plain)
+        # Numpy's are no bools to Python.
+        if kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_"):
+            return bool(plain)
+        raise EncodeError(f"{where} takes a bool, not {kind.__name__}")
+
+    return check
+
+
+def _null_check(where: str) -> Check:
+    def check(plain: Any) -> Any:
+        if plain is not None:
+            raise EncodeError(f"{where} takes None, not {type(plain).__name__}")
 
     return check
 
