@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -29,6 +31,7 @@ import "google/protobuf/duration.proto";
 import "google/protobuf/field_mask.proto";
 import "google/protobuf/struct.proto";
 import "google/protobuf/timestamp.proto";
+import "google/protobuf/wrappers.proto";
 message Odd {
   google.protobuf.Timestamp at = 1;
   google.protobuf.Duration took = 2;
@@ -46,6 +49,17 @@ message Odd {
   Odd inner = 16;
 }
 message Named { string value = 1; google.protobuf.Any inner = 2; }
+message Numbers {
+  float single = 1;
+  double whole = 2;
+  google.protobuf.FloatValue wrapped_single = 3;
+  google.protobuf.DoubleValue wrapped_double = 4;
+  google.protobuf.BoolValue wrapped_bool = 5;
+  google.protobuf.StringValue wrapped_text = 6;
+  repeated float singles = 7;
+  string text = 8;
+  google.protobuf.Struct fields = 9;
+}
 """
 UNKNOWN = "type.googleapis.com/acme.Unknown"
 
@@ -274,7 +288,8 @@ def test_a_time_without_a_zone_is_refused_wherever_it_stands(
 UNFIT: list[tuple[dict[str, Any], str]] = [
     ({"text": 5}, "text takes no int"),
     ({"text": UUID(int=7)}, "text takes no UUID"),
-    ({"inner": {"text": b"\xff"}}, "inner.text does not take this bytes"),
+    ({"inner": {"text": b"\xff"}}, "inner.text takes no bytes"),
+    ({"inner": {"fields": {"a": UUID(int=7)}}}, "inner.fields does not take this dict"),
     ({"ats": NAIVE}, "ats has an item that it does not take, or is no list"),
     ({"ats": [5]}, "ats takes a message, a model or a dict, not int"),
     ({"at_by_name": 5}, "at_by_name has an item that it does not take, or is no mapping"),
@@ -293,6 +308,45 @@ def test_what_does_not_fit_is_named_by_its_field_and_not_quoted(
     with pytest.raises(EncodeError) as refused:
         encode(value)
     assert str(refused.value) == f"dict does not fit the Protobuf message: {why}"
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        # Protobuf would write these as other values.
+        ({"single": 1e39}, "single does not take this float"),
+        ({"singles": [1.0, -1e39]}, "singles has an item that it does not take, or is no list"),
+        ({"single": Decimal("1e39")}, "single does not take this Decimal"),
+        ({"whole": Decimal("1e400")}, "whole does not take this Decimal"),
+        ({"text": b"text"}, "text takes no bytes"),
+        ({"wrapped_single": 1e39}, "wrapped_single does not take this float"),
+        ({"wrapped_double": 2**53 + 1}, "wrapped_double does not take this int"),
+        ({"wrapped_double": True}, "wrapped_double takes no bool"),
+        ({"wrapped_bool": 1}, "wrapped_bool takes no int"),
+        ({"wrapped_text": b"text"}, "wrapped_text takes no bytes"),
+    ],
+)
+def test_no_value_becomes_another_one(value: dict[str, Any], why: str) -> None:
+    with pytest.raises(EncodeError) as refused:
+        fill(kind("Numbers")(), value)
+    assert str(refused.value) == why
+
+
+def test_what_numbers_and_wrappers_can_hold_comes_back() -> None:
+    value = {
+        "single": -math.inf,
+        "whole": 1e39,
+        "wrapped_single": 1.5,
+        "wrapped_double": 2**53,
+        "wrapped_bool": False,
+        "wrapped_text": "",
+        "singles": [math.inf, 3.4028234663852886e38],
+        "text": "text",
+        "fields": {"a": 1.0},
+    }
+    message = kind("Numbers")()
+    fill(message, value)
+    assert to_plain(message) == value
 
 
 def test_a_model_is_refused_with_a_naive_time_too() -> None:

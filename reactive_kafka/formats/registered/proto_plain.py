@@ -6,10 +6,12 @@ Enums become their names, absent fields None, and Google's wrappers the value in
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import lru_cache
+from struct import Struct
 from typing import Any
 
 from reactive_kafka.errors import EncodeError
@@ -42,7 +44,9 @@ _ENUM = 14
 # FieldDescriptor.TYPE_BOOL.
 _BOOL = 8
 # FieldDescriptor.TYPE_DOUBLE, TYPE_FLOAT.
-_FLOATS = (1, 2)
+_FLOATS = {1: Struct("d"), 2: Struct("f")}
+# FieldDescriptor.TYPE_STRING.
+_STRING = 9
 
 
 def to_plain(message: Any, exact: bool = False) -> Any:
@@ -173,12 +177,10 @@ def fill(message: Any, plain: Any, path: str = "") -> None:
     elif name in (_TIMESTAMP, _DURATION, _MASK) and isinstance(plain, str):
         message.FromJsonString(plain)
     elif name in _WRAPPERS:
-        message.value = plain
+        message.value = _scalar(plain, message.DESCRIPTOR.fields_by_name["value"])
     elif name in _JSON:
-        from google.protobuf.json_format import ParseDict
-
         _check_doubles(plain, path or "it")
-        ParseDict(plain, message)
+        _parse(plain, message)
     elif name == _ANY:
         _fill_any(message, plain, path)
     elif isinstance(plain, Mapping):
@@ -222,10 +224,22 @@ def _fill_any(message: Any, plain: Any, path: str) -> None:
 
 
 def _fill_known_any(message: Any, plain: Mapping[str, Any], pool: Any, path: str) -> None:
-    from google.protobuf.json_format import ParseDict
-
     document = {key: _json_form(value, f"{path}.{key}") for key, value in plain.items()}
-    ParseDict(document, message, descriptor_pool=pool)
+    _parse(document, message, pool)
+
+
+def _parse(document: Any, message: Any, pool: Any = None) -> None:
+    """Fill a message by the rules of Protobuf's JSON.
+
+    Raises:
+        ValueError: The document does not fit. Protobuf's own error is no ValueError.
+    """
+    from google.protobuf.json_format import Error, ParseDict
+
+    try:
+        ParseDict(document, message, descriptor_pool=pool)
+    except Error as error:
+        raise ValueError("it does not fit Protobuf's JSON") from error
 
 
 def _json_form(value: Any, path: str) -> Any:
@@ -369,6 +383,14 @@ def is_exact(number: int) -> bool:
         return False
 
 
+def _becomes_infinite(number: Any, layout: Struct) -> bool:
+    """Return whether a finite number would be written as an infinity."""
+    if not hasattr(number, "__float__"):
+        return False
+    held = layout.unpack(layout.pack(float(number)))[0]
+    return math.isinf(held) and number != held
+
+
 def _scalar(value: Any, field: Any) -> Any:
     """Return a value as protobuf takes it.
 
@@ -382,6 +404,11 @@ def _scalar(value: Any, field: Any) -> Any:
         raise TypeError(f"{field.name} takes no {type(value).__name__}")
     if field.type in _FLOATS and isinstance(value, int) and not is_exact(value):
         raise ValueError(f"{field.name} does not hold this integer exactly")
+    if field.type in _FLOATS and _becomes_infinite(value, _FLOATS[field.type]):
+        raise ValueError(f"{field.name} does not hold a number as large as this")
+    if field.type == _STRING and isinstance(value, bytes):
+        # Protobuf takes those that are UTF-8, which would be read back as text.
+        raise TypeError(f"{field.name} takes no bytes")
     if field.type == _ENUM and isinstance(value, str):
         if value not in field.enum_type.values_by_name:
             raise ValueError(f"{field.name} has no such value")
