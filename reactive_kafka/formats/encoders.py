@@ -173,9 +173,12 @@ def number_writer(name: str) -> Callable[[object], bytes | None]:
                 f"the serializer {name!r} takes {accepted[0].__name__}, not {type(value).__name__}"
             )
         try:
-            return layout.pack(value)
+            data = layout.pack(value)
         except (OverflowError, struct.error):
             raise EncodeError(f"the number does not fit the {size} bytes of {name!r}") from None
+        if isinstance(value, int) and layout.unpack(data)[0] != value:
+            raise EncodeError(f"{name!r} does not hold this integer exactly")
+        return data
 
     return write
 

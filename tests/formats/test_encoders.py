@@ -76,6 +76,7 @@ def test_none_is_a_tombstone_in_every_format(serializer: str | None) -> None:
         ("float", 0.1, struct.pack(">d", 0.1)),
         ("float64", 1, struct.pack(">d", 1.0)),
         ("float32", 0.5, struct.pack(">f", 0.5)),
+        ("float32", 2**24, struct.pack(">f", 2.0**24)),
         (f"{HERE}:reverse", "abc", b"cba"),
     ],
 )
@@ -120,6 +121,8 @@ class Nested:
         ("float", "5", "takes float, not str"),
         ("float32", 1e300, "does not fit the 4 bytes of 'float32'"),
         ("float", 10**400, "does not fit the 8 bytes of 'float'"),
+        ("float", 2**53 + 1, "'float' does not hold this integer exactly"),
+        ("float32", 2**24 + 1, "'float32' does not hold this integer exactly"),
         (f"{HERE}:fails", "x", "types:fails raised LookupError"),
         (f"{HERE}:no_bytes", "x", "must return bytes or None, but returned str"),
     ],
