@@ -59,6 +59,8 @@ message Numbers {
   repeated float singles = 7;
   string text = 8;
   google.protobuf.Struct fields = 9;
+  map<string, int32> by_name = 10;
+  map<bool, int32> by_answer = 11;
 }
 """
 UNKNOWN = "type.googleapis.com/acme.Unknown"
@@ -319,6 +321,8 @@ def test_what_does_not_fit_is_named_by_its_field_and_not_quoted(
         ({"single": Decimal("1e39")}, "single does not take this Decimal"),
         ({"whole": Decimal("1e400")}, "whole does not take this Decimal"),
         ({"text": b"text"}, "text takes no bytes"),
+        ({"by_name": {b"a": 1}}, "by_name has an item that it does not take, or is no mapping"),
+        ({"by_answer": {1: 1}}, "by_answer has an item that it does not take, or is no mapping"),
         ({"wrapped_single": 1e39}, "wrapped_single does not take this float"),
         ({"wrapped_double": 2**53 + 1}, "wrapped_double does not take this int"),
         ({"wrapped_double": True}, "wrapped_double takes no bool"),
@@ -343,6 +347,8 @@ def test_what_numbers_and_wrappers_can_hold_comes_back() -> None:
         "singles": [math.inf, 3.4028234663852886e38],
         "text": "text",
         "fields": {"a": 1.0},
+        "by_name": {"a": 1},
+        "by_answer": {True: 1},
     }
     message = kind("Numbers")()
     fill(message, value)

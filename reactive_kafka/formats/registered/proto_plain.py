@@ -339,10 +339,12 @@ def _fill_named(message: Any, field: Any, value: Any, path: str) -> None:
 def _fill_field(message: Any, field: Any, value: Any, path: str) -> None:
     content = getattr(message, field.name)
     if _is_map(field):
+        key_field = field.message_type.fields_by_name["key"]
         value_field = field.message_type.fields_by_name["value"]
         if not isinstance(value, Mapping):
             raise TypeError(f"{field.name} takes a mapping")
-        for key, item in value.items():
+        for plain_key, item in value.items():
+            key = _scalar(plain_key, key_field)
             if value_field.message_type is not None:
                 fill(content[key], item, path)
             else:
