@@ -7,7 +7,7 @@ from collections import deque
 from decimal import Decimal
 from math import inf, isinf, nan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -90,6 +90,18 @@ def test_a_value_that_a_field_can_hold_is_written(
 
 def test_not_a_number_is_written(tmp_path: Path) -> None:
     assert written(nan, tmp_path, "float") == bytes_of(order("float"), {"it": nan})
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+def test_a_named_tuple_beside_it_does_not_hide_what_is_wrong(tmp_path: Path) -> None:
+    schema = order(NUMBERS)
+    schema["fields"].append({"name": "note", "type": "string"})
+    with pytest.raises(EncodeError, match=r"Order\.note takes a str, not int"):
+        write({"it": Point(1, 2), "note": 5}, tmp_path, schema)
 
 
 class bool_:

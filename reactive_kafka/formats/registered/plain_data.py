@@ -65,8 +65,11 @@ def plain_inside(value: Any) -> Any:
         return value.value
     if isinstance(value, dict):
         return {key: plain_inside(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(plain_inside(item) for item in value)
+    if isinstance(value, list):
+        return [plain_inside(item) for item in value]
+    if isinstance(value, tuple):
+        # A named tuple takes its items one by one.
+        return tuple(plain_inside(item) for item in value)
     if not is_model(type(value)):
         return value
     to_plain = plain_maker(type(value))
