@@ -106,6 +106,23 @@ def test_each_record_has_its_own_list_and_dict_of_a_default() -> None:
     assert read(dict, record(ID), ONE, reader=reader) == {"id": 1, "tags": [], "more": {}}
 
 
+@pytest.mark.parametrize(
+    ("type", "default"),
+    [
+        ("int", 2**31 - 1),
+        ("long", -(2**63)),
+        ("float", 3.4028235e38),
+        ("double", 1.7976931348623157e308),
+    ],
+)
+def test_the_largest_number_of_a_type_may_be_a_default(
+    tmp_path: Path, type: Any, default: Any
+) -> None:
+    schema = record(ID, {"name": "more", "type": type, "default": default})
+    data = bytes_of(schema, {"id": 1, "more": default})
+    assert write({"id": 1}, tmp_path, schema)[0] == data
+
+
 def test_a_model_gets_the_values_of_defaults() -> None:
     class Order(pydantic.BaseModel):
         id: int
@@ -126,6 +143,16 @@ def test_a_model_gets_the_values_of_defaults() -> None:
     ("type", "default", "said"),
     [
         ("long", "x", "Order.more: the default of a field of type long does not match it"),
+        ("int", 2**31, "type int does not match"),
+        ("long", 2**63, "type long does not match"),
+        ("long", 1e300, "type long does not match"),
+        ("float", 3.4028236e38, "type float does not match"),
+        (
+            {"type": "long", "logicalType": "timestamp-millis"},
+            10**18,
+            "the default of a field of type timestamp-millis is too large",
+        ),
+        (DATE, 2**31 - 1, "the default of a field of type date is too large"),
         ("bytes", "\u1234", "type bytes does not match"),
         ({"type": "fixed", "name": "Pair", "size": 2}, "abc", "type fixed does not match"),
         (["null", "int"], "x", "the default of a union matches none of its types"),

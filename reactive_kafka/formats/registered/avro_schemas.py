@@ -227,7 +227,15 @@ def default_value(schema: AvroSchema, kind: Any, default: Any) -> Any:
         raise ValueError(f"the default of a field of type {name} does not match it")
     value = _BASES[name](default)
     read = logical_reader(kind)
-    return value if read is None else read(value)
+    if read is None:
+        return value
+    try:
+        return read(value)
+    except OverflowError:
+        # A time that Python does not have, for example.
+        raise ValueError(
+            f"the default of a field of type {kind['logicalType']} is too large"
+        ) from None
 
 
 def logical_reader(kind: Any) -> Callable[[Any], Any] | None:
@@ -373,10 +381,13 @@ def _is_plain_default(name: str, kind: Any, default: Any) -> bool:
         return default is None
     if name == "boolean":
         return isinstance(default, bool)
-    if name in ("int", "long"):
-        return is_number and math.isfinite(default) and default == int(default)
-    if name in ("float", "double"):
-        return is_number or default in ("NaN", "Infinity", "-Infinity")
+    if name in _BITS:
+        limit = 2 ** (_BITS[name] - 1)
+        return is_number and -limit <= default < limit and default == int(default)
+    if name in _INFINITE:
+        if default in ("NaN", "Infinity", "-Infinity"):
+            return True
+        return is_number and -_INFINITE[name] < default < _INFINITE[name]
     if name == "enum":
         return default in kind["symbols"]
     if not isinstance(default, str):
@@ -400,6 +411,9 @@ def _unchanged(value: Any) -> Any:
     return value
 
 
+_BITS = {"int": 32, "long": 64}
+_INFINITE = {"float": 2**128 - 2**103, "double": 2**1024 - 2**970}
+"""Type -> the smallest number that it rounds to infinity."""
 _BASES: Mapping[str, Callable[[Any], Any]] = {
     "null": _unchanged,
     "boolean": _unchanged,
