@@ -69,15 +69,28 @@ def _model_codec(target: Any) -> StateCodec:
 
     model = model_for(payload_type_of(target))
 
+    # A state of the model was read back.
+    is_proven = False
+
     def encode(state: object) -> str:
+        nonlocal is_proven
         try:
-            return _to_json(model.from_object(state))
+            text = _to_json(model.from_object(state))
         except EncodeError:
             raise
         except Exception as error:
             # The model's validators are the user's and may raise anything.
             reason = model.explain(error)
             raise EncodeError(str(reason)) from reason.__cause__
+        # A model may leave out a field that it needs, and writes NaN as null. Such a state would be
+        # stored, and every record after a restart would fail.
+        if target is not Any and (not is_proven or "null" in text):
+            try:
+                decode(text)
+            except DecodeError as error:
+                raise EncodeError(f"it could not be read back: {error}") from error.__cause__
+            is_proven = True
+        return text
 
     read = model.from_json()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import nan
 
 import msgspec
 import pytest
@@ -22,6 +23,15 @@ HERE = __name__
 class Total(BaseModel):
     amount: int = Field(alias="sum")
     at: datetime
+
+
+class Share(BaseModel):
+    of: float
+    note: str | None = None
+
+
+class Hidden(BaseModel):
+    key: str = Field(exclude=True)
 
 
 @dataclass
@@ -204,6 +214,17 @@ def test_what_fits_no_model_is_refused_both_ways_and_not_quoted(name: str, state
     assert "secret" not in str(refused.value)
     with pytest.raises(DecodeError, match=name):
         codec.decode(codec_of(None).encode(state))
+
+
+def test_a_state_that_its_model_could_not_read_is_refused_when_it_is_set() -> None:
+    shares = codec_of(f"{HERE}:Share")
+    assert shares.decode(shares.encode(Share(of=0.5))) == Share(of=0.5)
+    # Pydantic writes it as null.
+    with pytest.raises(EncodeError, match="could not be read back: does not fit Share: of: "):
+        shares.encode(Share(of=nan))
+    assert shares.decode(shares.encode(Share(of=1.0, note="null"))) == Share(of=1.0, note="null")
+    with pytest.raises(EncodeError, match="could not be read back: does not fit Hidden: key: "):
+        codec_of(f"{HERE}:Hidden").encode(Hidden(key="a"))
 
 
 @pytest.mark.parametrize("name", ["Reversed", "instance"])
