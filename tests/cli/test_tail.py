@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+from math import inf, nan
 
 import pytest
 
@@ -116,6 +118,35 @@ def test_a_value_that_cannot_be_decoded_is_named_and_the_others_are_printed() ->
     assert "1 value could not be decoded" in ended.err
     decoded = cli_on(broker, "tail", "orders", "--format", "json", "--json", "--limit", "1")
     assert json.loads(decoded.out)["value"] == {"a": 1}
+
+
+def with_bytes(value: bytes) -> dict[str, object]:
+    """What a format with schemas may yield."""
+    return {"hash": value, "share": nan}
+
+
+@pytest.mark.parametrize(
+    ("format_name", "value", "line", "in_json"),
+    [
+        ("float", struct.pack(">d", nan), "NaN", "NaN"),
+        ("float", struct.pack(">d", -inf), "-Infinity", "-Infinity"),
+        ("json", b'{"a": [NaN, 1]}', '{"a":["NaN",1]}', {"a": ["NaN", 1]}),
+        (
+            f"{__name__}:with_bytes",
+            b"\xff",
+            '{"hash":{"base64":"/w=="},"share":"NaN"}',
+            {"hash": {"base64": "/w=="}, "share": "NaN"},
+        ),
+    ],
+)
+def test_a_decoded_value_that_json_does_not_have_is_printed(
+    format_name: str, value: bytes, line: str, in_json: object
+) -> None:
+    broker = make_broker(1, "orders")
+    broker.produce("orders", value)
+    assert tail(broker, "--format", format_name) == [line]
+    (printed,) = tail(broker, "--format", format_name, "--json")
+    assert json.loads(printed)["value"] == in_json
 
 
 def not_utf_8(value: bytes) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from reactive_kafka.cli.errors import WrongUsage
@@ -125,7 +126,9 @@ def as_line(value: object) -> bytes:
         return value
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace")
-    return write_json(value) or b"null"
+    if isinstance(value, float) and not math.isfinite(value):
+        return _number_name(value).encode()
+    return _json_text(value)
 
 
 def as_json_data(value: object) -> Any:
@@ -134,4 +137,33 @@ def as_json_data(value: object) -> Any:
         return json_bytes(value)
     if isinstance(value, str):
         return value
-    return json.loads(write_json(value) or b"null")
+    return json.loads(_json_text(value))
+
+
+def _json_text(value: object) -> bytes:
+    """Write JSON, also of decoded values that JSON cannot express: their names stand for them."""
+    try:
+        data = write_json(value)
+    except EncodeError:
+        data = write_json(_expressed(value))
+    return data or b"null"
+
+
+def _expressed(value: object) -> object:
+    """Return a value with text in place of NaN, infinities, and bytes that are not UTF-8."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return _number_name(value)
+    if isinstance(value, bytes):
+        return json_bytes(value)
+    if isinstance(value, Mapping):
+        return {key: _expressed(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_expressed(item) for item in value]
+    return value
+
+
+def _number_name(number: float) -> str:
+    """Return the name of a number that JSON does not have, as Protobuf's JSON spells it."""
+    if math.isnan(number):
+        return "NaN"
+    return "Infinity" if number > 0 else "-Infinity"
