@@ -106,7 +106,7 @@ def _problem(scheme: str, parts: SplitResult) -> str | None:
         return "it names no folder: file:///var/lib/offsets"
     if scheme == "file" and (parts.query or parts.fragment):
         return "nothing may follow the folder (encode ? and #: %3F %23)"
-    if scheme in REDIS and path and not path.isdigit():
+    if scheme in REDIS and path and not path.isdecimal():
         return "the number of a database must follow the host: redis://host:6379/0"
     if scheme in REDIS and not parts.hostname:
         return "it names no host: redis://host:6379/0"

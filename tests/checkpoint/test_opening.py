@@ -13,10 +13,10 @@ from reactive_kafka import TopicPartition
 from reactive_kafka.checkpoint.store import TransactionalStore
 from reactive_kafka.checkpoint.stores.files import FileStore
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, forget
-from reactive_kafka.checkpoint.stores.opening import open_store
+from reactive_kafka.checkpoint.stores.opening import check_stores, open_store
 from reactive_kafka.checkpoint.stores.redis import RedisStore
 from reactive_kafka.checkpoint.stores.sql import SqlStore
-from reactive_kafka.errors import FatalBrokerError, how_to_install
+from reactive_kafka.errors import ConfigError, FatalBrokerError, how_to_install
 from tests.checkpoint.conftest import install_stores
 from tests.config.loading import incoming, loaded
 
@@ -85,6 +85,7 @@ def test_a_folder_is_decoded_and_memory_is_shared_by_its_name() -> None:
         ),
         ("postgresql://u:s3cr3t/@[db/shop", r"cannot be read \(encode"),
         ("redis://:s3cr3t@cache/orders", "the number of a database"),
+        ("redis://cache/²", "the number of a database"),
         ("redis:///0", "it names no host"),
         ("file://var/lib", "must follow three slashes"),
         ("file:///", "it names no folder"),
@@ -105,6 +106,28 @@ def test_a_parameter_that_redis_does_not_know_is_told_before_anything_connects()
         ValueError, match=r"redis://\*\*\*@cache\?sslmode=require: .*argument 'sslmode'"
     ):
         open_store("redis://:s3cr3t@cache?sslmode=require")
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("postgresql://db/shop?port=x", r"postgresql://db/shop\?port=x: ArgumentError: .*'x'"),
+        ("postgresql://u:s3cr3t@db/shop?port=x", r"\?port=x: ArgumentError \(its text is left out"),
+        ("redis://cache?protocol=9", r"\?protocol=9: ConnectionError: protocol must be"),
+        ("rediss://cache?ssl_cert_reqs=x", r"\?ssl_cert_reqs=x: RedisError: Invalid SSL"),
+        ("sqlite:///offsets.db?timeout=x", "could not convert string to float"),
+    ],
+)
+def test_a_parameter_that_a_driver_cannot_read_is_told_at_the_start(url: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told) as refused:
+        open_store(url)
+    assert "s3cr3t" not in str(refused.value)
+    with pytest.raises(ConfigError, match=r"\[incoming.orders\] checkpoint.store = .*: "):
+        check_stores(
+            loaded(
+                incoming(commit_strategy="checkpoint", checkpoint={"store": url})
+            ).incoming.values()
+        )
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,11 @@ def open_store(url: str) -> CheckpointStore:
         # SQLAlchemy, the driver that the URL names, or redis is missing.
         extra = "sql" if scheme in store_urls.SQL else "redis"
         raise MissingExtraError(f"a checkpoint store at {scheme}://", extra) from error
+    except ValueError:
+        raise
+    except Exception as error:
+        # A driver has errors of its own for parameters that it cannot read.
+        raise ValueError(f"{store_urls.shown(url)}: {_reason(url, error)}") from error
     if scheme == "file":
         return FileStore(Path(unquote(urlsplit(url).path)))
     return MemoryStore.named(url.partition("://")[2])
@@ -76,11 +81,8 @@ def _custom(scheme: str, url: str) -> CheckpointStore:
     try:
         store = make(url)
     except Exception as error:
-        # If the URL has a secret in it, the text of the error may have it, too.
-        reason = f": {error}"
-        if store_urls.shown(url) != url:
-            reason = " (its text is left out: the URL has a secret in it)"
-        raise ValueError(f"{what} cannot be made: {type(error).__name__}{reason}") from error
+        # It is the user's and may raise anything.
+        raise ValueError(f"{what} cannot be made: {_reason(url, error)}") from error
     missing = [
         name for name in ("read", "write", "close") if not callable(getattr(store, name, None))
     ]
@@ -89,3 +91,11 @@ def _custom(scheme: str, url: str) -> CheckpointStore:
             f"what {entry.value} makes for {scheme}:// is no store: it has no {', '.join(missing)}"
         )
     return store
+
+
+def _reason(url: str, error: Exception) -> str:
+    """Return the class and the text of an error that a URL has caused."""
+    name = type(error).__name__
+    if store_urls.shown(url) != url:
+        return f"{name} (its text is left out: the URL has a secret in it)"
+    return f"{name}: {error}"
