@@ -41,7 +41,7 @@ _NAME = r"(?=[^:]{1,253}(?::|\Z))[\w-]{1,63}(?:\.[\w-]{1,63})*\.?"
 _SERVER = re.compile(rf"(?!embedded\Z)(?:\[[0-9a-fA-F:.%\w]+\]|{_NAME})(?::([0-9]{{1,5}}))?")
 _HOST = re.compile(_NAME)
 _PEER = re.compile(rf"(?:\[[0-9a-fA-F:.]+\]|{_NAME}):([0-9]{{1,5}})")
-_REGISTRY = re.compile(r"https?://(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::[0-9]{1,5})?(?:/[\w./~%-]*)?")
+_REGISTRY = re.compile(r"https?://(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::([0-9]{1,5}))?(?:/[\w./~%-]*)?")
 _REMOTE = re.compile(
     r"sc://(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::([0-9]{1,5}))?(?:/|/(?:;[\w.-]+=[^;\s]+)+)?"
 )
@@ -317,7 +317,9 @@ def _read_registries(raw: Any) -> tuple[str, ...] | None:
         )
     if urls == ("memory://",):
         return urls
-    return urls if all(map(_REGISTRY.fullmatch, urls)) and len(set(urls)) == len(urls) else None
+    read = _with_port(_REGISTRY)
+    are_right = all(read(url) == url for url in urls)
+    return urls if are_right and len(set(urls)) == len(urls) else None
 
 
 def _is_token(raw: Any) -> bool:

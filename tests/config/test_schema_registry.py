@@ -44,7 +44,18 @@ def test_one_url_or_several(url: Any, urls: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["registry:8081", "ftp://registry", "http://", ["http://a", "http://a"], 5, "memory://x"]
+    "url",
+    [
+        "registry:8081",
+        "ftp://registry",
+        "http://",
+        ["http://a", "http://a"],
+        5,
+        "memory://x",
+        "http://registry:99999",
+        "https://registry:0/apis",
+        "http://a, http://[::1]:65536",
+    ],
 )
 def test_what_is_no_url_of_a_registry_is_refused(url: Any) -> None:
     assert 'expected "http://host:8081"' in problems(schema_registry={"url": url})

@@ -98,7 +98,7 @@ _PEER = rf"(\[[0-9a-fA-F:.]+\]|{_HOST}){_NEEDED_PORT}"
 PEERS = items(_PEER, listed=rf"\s*{_PEER}\s*")
 SERVERS = items(_SERVER, listed=rf"\s*{_SERVER}\s*", is_set=False)
 _REGISTRY = (
-    r"https?://(\[[0-9a-fA-F:.]+\]|[^\x00-,/:-@\[-^`{-\x7f]+)(:[0-9]{1,5})?"
+    rf"https?://(\[[0-9a-fA-F:.]+\]|[^\x00-,/:-@\[-^`{{-\x7f]+){_PORT}"
     r"(/[^\x00-$&-,:-@\[-^`{-}\x7f]*)?"
 )
 REGISTRIES = either(text(r"\s*memory://\s*"), {"const": ["memory://"]}, items(_REGISTRY))
