@@ -259,6 +259,9 @@ class ChannelConsumer:
             handling.workers,
             role.delays or {},
             handling.arrived,
+            # Otherwise ranges would have holes, and a transaction would wait for a record that is
+            # behind it in its lane.
+            in_order=handling.workers.works_elsewhere or self._hook.runs_in_order,
         )
         listeners = IntakeListeners(
             arrived=handling.arrived,

@@ -51,6 +51,7 @@ class CheckpointHook:
 
     # Retry topics have no rows.
     covers_retries = False
+    runs_in_order = False
     keeps_positions = True
 
     def __init__(

@@ -24,6 +24,7 @@ class DelayedRecords:
 
     Args:
         delays: retry topic -> how long after its timestamp a record is due, in milliseconds.
+        in_order: A record is due no sooner than those before it in its partition.
         arrived: Called when records have become due.
     """
 
@@ -35,6 +36,8 @@ class DelayedRecords:
         workers: ChannelWorkers,
         delays: Mapping[str, int],
         arrived: Callable[[], None],
+        *,
+        in_order: bool,
     ) -> None:
         self._clock = clock
         self._table = table
@@ -42,6 +45,7 @@ class DelayedRecords:
         self._workers = workers
         self._arrived = arrived
         self.delays = delays
+        self._in_order = in_order
         # The next record to become due may be another one.
         self.changed = Flag()
 
@@ -67,7 +71,7 @@ class DelayedRecords:
                 self._lanes.add(lane, kept, index, now)
             else:
                 due = looked_at + due_in_s(record.timestamp, delay_ms, wall_ms)
-                lane.delayed.hold(record, index, due, in_order=self._workers.works_elsewhere)
+                lane.delayed.hold(record, index, due, in_order=self._in_order)
         self.release_due(now)
         self.changed.set()
 

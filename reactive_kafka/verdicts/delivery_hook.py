@@ -64,10 +64,13 @@ class DeliveryHook(Protocol):
 
     Attributes:
         covers_retries: The client of delayed retries reads and commits by it, too.
+        runs_in_order: A call stores the position behind its records. So it may not begin before the
+            records before them in their partition, also in a retry topic.
         keeps_positions: The store has the channel's positions, also without a group.
     """
 
     covers_retries: bool = False
+    runs_in_order: bool = False
     keeps_positions: bool = False
 
     def reader(self, connector: Connector) -> Connector:

@@ -456,6 +456,36 @@ async def test_a_letter_does_not_pass_the_records_before_it_while_a_handler_has_
         assert [entry.offsets[tp()].offset for entry in test.broker.commits("billing")] == [1, 2]
 
 
+@pytest.mark.parametrize("in_batches", [False, True])
+@in_virtual_time
+async def test_a_retry_that_is_due_before_the_one_in_front_of_it_waits_for_that(
+    in_batches: bool,
+) -> None:
+    """Two processes have written them, and the clock of the first one is ahead."""
+    app = app_with(
+        failure_strategy="delayed-retry-topic", delayed_retry={"topics": ["orders_retry_20000"]}
+    )
+
+    async def single(order: bytes) -> bytes:
+        return order
+
+    async def several(orders: Batch[bytes]) -> list[Record]:
+        return [Record(order) for order in orders.payloads]
+
+    app.incoming("orders")(app.outgoing("invoices")(several if in_batches else single))
+    async with running(app) as test:
+        began = now()
+        wall_ms = int(asyncio.get_running_loop().clock.wall() * 1000)  # type: ignore[attr-defined]
+        for value, age_ms in ((b"first", 5_000), (b"second", 10_000)):
+            test.broker.produce(
+                "orders_retry_20000", value, partition=0, timestamp_ms=wall_ms - age_ms
+            )
+        await until(lambda: len(values(test.broker)) == 2, 60)
+        assert values(test.broker) == [b"first", b"second"]
+        assert 15.0 <= now() - began < 17.0
+        await until(lambda: app.health().ready.is_up)
+
+
 @in_virtual_time
 async def test_a_batch_that_raises_leaves_a_letter_for_each_record_in_one_transaction() -> None:
     app = app_with(batch_max_records=3, batch_max_wait="1s", failure_strategy="dead-letter-queue")

@@ -25,7 +25,9 @@ def test_a_record_is_due_by_when_it_is_looked_at_and_not_by_when_its_poll_ended(
     # Other partitions' records came first.
     clock.advance(0.005)
     table: Any = ()
-    delayed = DelayedRecords(clock, table, lanes, workers_that_do_nothing(), {}, lambda: None)
+    delayed = DelayedRecords(
+        clock, table, lanes, workers_that_do_nothing(), {}, lambda: None, in_order=False
+    )
     delayed.hold(lane, [record], first, polled_at, 400)
     assert lane.next_due == pytest.approx(100.4)
 
@@ -39,7 +41,13 @@ async def test_a_record_waits_no_longer_for_a_planned_range_whose_end_is_a_gap(
     lane = lanes.new(tracker_of(TopicPartition("orders_400", 0)))
     table: Any = [SimpleNamespace(lane=lane)]
     delayed = DelayedRecords(
-        virtual_time, table, lanes, workers_that_do_nothing(), {}, lambda: released.append(now())
+        virtual_time,
+        table,
+        lanes,
+        workers_that_do_nothing(),
+        {},
+        lambda: released.append(now()),
+        in_order=False,
     )
     running = asyncio.create_task(delayed.run())
     lane.tracker.plan(planned_range(1, 3))

@@ -55,6 +55,7 @@ class ExactlyOnce(NoHook):
     """
 
     covers_retries = True
+    runs_in_order = True
 
     def __init__(
         self,
