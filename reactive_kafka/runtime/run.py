@@ -348,7 +348,11 @@ class Run:
 
     def _handler_exits(self, reason: BaseException) -> None:
         self._exit = self._exit or reason
-        self._log.call(logger.warning, "a handler asked the process to end: %r", reason)
+        self._log.call(
+            logger.warning,
+            "a handler, hook, job or readiness function asked the process to end: %r",
+            reason,
+        )
         self.ask_to_stop()
 
     def on(self, event: Event) -> None:

@@ -271,7 +271,9 @@ async def test_it_cannot_be_added_while_the_application_runs() -> None:
 
 
 @in_virtual_time
-async def test_a_function_that_asks_for_the_end_of_the_process_ends_the_application() -> None:
+async def test_a_function_that_asks_for_the_end_of_the_process_ends_the_application(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     app = orders_app()
     asks = False
 
@@ -287,4 +289,5 @@ async def test_a_function_that_asks_for_the_end_of_the_process_ends_the_applicat
         asks = True
         await until(lambda: run.has_ended)
         assert run.exit_code() == 3
+    assert "a handler, hook, job or readiness function asked the process to end" in caplog.text
     await broker.close()
