@@ -133,6 +133,30 @@ async def test_no_further_output_of_a_message_is_sent_after_one_was_refused() ->
         assert values(test, LETTERS) == [b"b"]
 
 
+@pytest.mark.parametrize("has_origins", [True, False])
+@in_virtual_time
+async def test_a_generator_is_not_pulled_on_after_an_output_of_the_whole_batch_was_refused(
+    has_origins: bool,
+) -> None:
+    app, yielded = batch_app(), list[int]()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(batch: Batch[bytes]) -> AsyncIterator[list[Record]]:
+        for number in range(3):
+            yielded.append(number)
+            detail = Record(b"detail", origin=batch[0] if has_origins else None)
+            yield [Record(b"summary", topic="huge"), detail]
+            await asyncio.sleep(1)
+
+    async with running(app) as test:
+        test.broker.fail_next("send", RejectedRecordError("too large"), of="huge")
+        await send(test, b"a")
+        await test.settled()
+        assert yielded == [0, 1]
+        assert values(test, LETTERS) == [b"a"]
+
+
 @in_virtual_time
 async def test_outputs_without_an_origin_are_those_of_the_whole_batch() -> None:
     app = batch_app()

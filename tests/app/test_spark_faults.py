@@ -212,6 +212,8 @@ async def test_a_plan_that_the_group_refuses_is_tried_again_after_a_while_and_co
         await until(lambda: recorder.of(CommitFailed))
         await asyncio.sleep(0.3)
         assert len(recorder.of(CommitFailed)) == 1
+        # Nothing runs whose plan is not stored.
+        assert len(engine.jobs) == (1 if of_a_part else 0)
         await until(lambda: test.committed("orders").get(tp()) == 2, 30)
     assert len(recorder.of(CommitFailed)) == 5
     assert [job.batch.attempt for job in engine.jobs] == ([1, 2, 2] if of_a_part else [1])

@@ -1528,7 +1528,15 @@ MUTANTS = (
     Mutant(
         "a generator is pulled on after a record that failed",
         "outgoing/handler_outputs.py",
-        "            return receipt.is_over  # a record has failed already",
+        "                await self._routing.send(value, source, partial(_put, receipt))\n"
+        "                return receipt.is_over",
+        "                await self._routing.send(value, source, partial(_put, receipt))\n"
+        "                return False",
+    ),
+    Mutant(
+        "a generator with origins is pulled on after an output of the whole batch that failed",
+        "outgoing/handler_outputs.py",
+        "            # True: a record has failed already.\n            return receipt.is_over",
         "            return False",
     ),
     Mutant(
