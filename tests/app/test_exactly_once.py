@@ -15,6 +15,7 @@ from reactive_kafka import (
     Message,
     Record,
     RejectedRecordError,
+    SkipRefusedError,
     TransientBrokerError,
 )
 from reactive_kafka.events import (
@@ -205,7 +206,9 @@ async def test_a_handler_that_sends_nothing_needs_no_transaction_and_a_tick_comm
 @in_virtual_time
 async def test_trouble_of_the_broker_is_no_failure_of_the_handler(step: Any) -> None:
     recorder, attempts = Recorder(), list[int]()
-    app = app_with(recorder, failure_strategy="ignore")
+    # Routes are for what handlers raise. What aborts a transaction has none.
+    routes = {"reactive_kafka.TransientBrokerError": "ignore"}
+    app = app_with(recorder, failure_strategy="ignore", failure_routes=routes)
 
     @app.incoming("orders")
     @app.outgoing("invoices")
@@ -526,6 +529,26 @@ async def test_an_ack_by_hand_is_refused_with_what_to_do_instead() -> None:
         reasons = [event.error for event in recorder.of(RecordIgnored)]
         assert all(isinstance(error, CheckpointError) for error in reasons)
         assert "raise an error to have them nacked" in str(reasons[0])
+        assert values(test.broker) == [b"a"]
+
+
+@in_virtual_time
+async def test_a_record_whose_transaction_ends_cannot_be_skipped() -> None:
+    app = app_with()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> bytes:
+        return order
+
+    async with running(app) as test:
+        end = test.broker.hold("end", answer=True)
+        await send(test, b"a")
+        await end.arrived()
+        with pytest.raises(SkipRefusedError, match="its transaction is being stored"):
+            app.channel("orders").skip(tp(), 0)
+        end.release()
+        await until(lambda: position(test.broker) == 1)
         assert values(test.broker) == [b"a"]
 
 
