@@ -61,6 +61,28 @@ def children_heed_signals() -> Iterator[None]:
         signal.signal(number, signal.SIG_IGN)
 
 
+@pytest.fixture(autouse=True)
+def ends_in_time() -> Iterator[None]:
+    """With ``TEST_LIMIT_S`` a test that runs longer fails, also in an event loop that only turns.
+
+    A planted bug may make a test run for ever, which is to be a failure with the name of the test.
+    """
+    limit_s = float(os.environ.get("TEST_LIMIT_S", "0"))
+    if not limit_s:
+        yield
+        return
+
+    def give_up(*_: object) -> None:
+        # Event loops end at this, and pytest reports it as the failure of a test.
+        raise SystemExit(f"the test has not ended within {limit_s:g} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
 @pytest.fixture
 def registry() -> Iterator[RegistryServer]:
     """A schema registry on the loopback interface."""

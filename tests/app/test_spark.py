@@ -448,6 +448,24 @@ async def test_an_unordered_channel_runs_several_ranges_of_one_partition_and_com
         await until(lambda: test.committed("orders").get(tp()) == 4)
 
 
+@pytest.mark.parametrize("most", [1, 2, 5])
+@in_virtual_time
+async def test_no_more_jobs_run_at_once_than_there_may_be(most: int) -> None:
+    broker = make_broker()
+    app, engine = spark_app(
+        broker, ordering="unordered", spark={"max_concurrent_jobs": most, "batch_max_records": 2}
+    )
+    engine.judge = lambda job: WAITS
+    async with running(app, broker=broker) as test:
+        await send(test, *range(20))
+        for ended in range(10):
+            # Long enough for all jobs that may begin.
+            await asyncio.sleep(5.0)
+            assert len(engine.running) == min(most, 10 - ended)
+            engine.jobs[ended].end()
+        await until(lambda: test.committed("orders").get(tp()) == 20)
+
+
 @in_virtual_time
 async def test_delayed_retries_come_as_ranges_of_the_retry_topic_and_survive_a_crash_as_they_were_cut() -> (
     None

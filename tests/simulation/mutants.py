@@ -27,6 +27,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = "reactive_kafka"
 LONGEST_S = 1800.0
+TEST_LIMIT_S = "120"
+"""A test that runs longer, in an event loop that turns for ever, has seen the mutant."""
 SEEN = Path(__file__).with_name("mutants_seen.json")
 FAST_TESTS = (
     "tests/broker/consumer",
@@ -2515,6 +2517,7 @@ def _run(root: Path, *arguments: str) -> tuple[int | None, str]:
                 "PYTHONPATH": str(root),
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "HYPOTHESIS_PROFILE": "without shrinking",
+                "TEST_LIMIT_S": TEST_LIMIT_S,
             },
             capture_output=True,
             text=True,
