@@ -4,6 +4,7 @@ answers late.
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections import defaultdict
 from collections.abc import Sequence
@@ -374,3 +375,32 @@ def test_who_raises_when_it_is_told_keeps_nobody_else_from_being_told() -> None:
         line.written(0, 3)
     assert told == [0, 1, 2]
     assert queue.in_flight == 0
+
+
+def test_where_records_without_a_key_go_next_costs_the_same_for_ten_thousand_busy_partitions() -> (
+    None
+):
+    queue = SendQueue(100_000, zlib.crc32, lambda: None)
+    queue.partitions_found("orders", 10_000)
+
+    def send() -> PartitionQueue:
+        queue.enter()
+        line = queue.add(
+            OutgoingRecord("orders", RecordBytes(b"x")), CallbackReceipt(lambda _: None)
+        )
+        assert line is not None
+        return line
+
+    busy = []
+    for _ in range(10_000):
+        line = send()
+        busy.append((line, len(line.next_batch())))
+    assert len({line.partition for line, _ in busy}) == 10_000
+    began = time.process_time()
+    # With each answer the partition takes what waits there, and records collect somewhere else.
+    for line, count in busy:
+        line.written(0, count)
+        send()
+        line.next_batch()
+    # Looking at each of the 10,000 partitions each time takes half a minute.
+    assert time.process_time() - began < 3.0

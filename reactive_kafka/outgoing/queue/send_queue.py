@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from math import inf
 
 from reactive_kafka.broker.key_hashes import KeyHash
 from reactive_kafka.errors import EncodeError, RejectedRecordError
@@ -21,6 +22,11 @@ MOST_RECORDS = 5_000
 
 MOST_KEYS = 10_000
 """For so many keys of a topic the partition is kept: hashing a key costs as much as the rest."""
+
+MOST_LOOKED_AT = 16
+"""Among so many partitions with a batch on its way, the one where the fewest records wait is near
+enough to the best. A topic may have thousands.
+"""
 
 Partitioner = Callable[[bytes | None, int], int]
 """The user's choice of a partition, from a key and the number of partitions."""
@@ -151,27 +157,30 @@ class TopicQueues:
     def batch_taken(self, partition: int) -> None:
         """A batch of *partition* was taken: records without a key go to another partition.
 
-        That is the next one without a batch on its way. If there is none, it is the one where the
-        fewest records wait; but one whose broker does not answer comes last, or all records would
-        end up there.
+        That is one without a batch on its way, or one where few records wait. One whose broker does
+        not answer comes last, or all records would end up there.
         """
         if self.sticky != partition:
             return
         partitions = self.partitions
         count = len(partitions)
-        others = range(partition + 1, partition + count)
-        for number in others:
-            if not partitions[number % count].has_batch:
+        # What waits in this partition is about to be taken, so another one needs to be empty to be
+        # better. If its broker does not answer, any other is better.
+        fewest = inf if partitions[partition].is_failing else 1
+        looked_at = 0
+        for number in range(partition + 1, partition + count):
+            other = partitions[number % count]
+            if not other.has_batch:
                 self.sticky = number % count
                 return
-        # What waits in this partition is about to be taken.
-        best = partitions[partition].is_failing, 0
-        for number in reversed(others):
-            other = partitions[number % count]
-            load = other.is_failing, len(other.waiting)
-            if load <= best:
-                best = load
+            if other.is_failing:
+                continue
+            if len(other.waiting) < fewest:
+                fewest = len(other.waiting)
                 self.sticky = number % count
+            looked_at += 1
+            if looked_at == MOST_LOOKED_AT:
+                return
 
     def nothing_left(self, partition: int) -> None:
         """All records of *partition* are written.
