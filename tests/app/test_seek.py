@@ -385,6 +385,24 @@ async def test_a_batch_keeps_its_place_if_its_handler_has_no_record_of_what_is_r
 
 
 @in_virtual_time
+async def test_a_stop_waits_for_a_handler_whose_partition_is_read_from_elsewhere() -> None:
+    began, ended = asyncio.Event(), list[bytes]()
+    app = make_app()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        began.set()
+        await asyncio.sleep(5)
+        ended.append(value)
+
+    async with running(app) as test:
+        await send(test, b"a")
+        await began.wait()
+        await app.channel("orders").seek(tp(), "end")
+    assert ended == [b"a"]
+
+
+@in_virtual_time
 async def test_a_batch_keeps_its_attempts_if_none_of_its_records_is_read_from_elsewhere() -> None:
     attempts: list[int] = []
     app = make_app(
