@@ -147,6 +147,7 @@ def _exactly_once(history: History) -> Iterator[Violation]:
             and not found[place]
             and record.compacted == NEVER
             and not _overwritten(history, runs, place, handled)
+            and not _has_failed_since(history, place, handled[-1])
         ):
             yield Violation(
                 "S2", f"{who}@{offset} was acked, and the sink does not have it", handled[-1]
@@ -162,6 +163,15 @@ def _exactly_once(history: History) -> Iterator[Violation]:
         if not handled and place in worked:
             text = f"{who}@{offset} was not acked, and the sink has it of a run that worked"
             yield Violation("S2", text, record.begins[-1])
+
+
+def _has_failed_since(history: History, place: Place, acked: int) -> bool:
+    """Whether the record was run again after its ack, because its position was not committed, and
+    was nacked then: the run that failed has replaced what stood in the sink.
+    """
+    record = history.records[place]
+    settled = max(index for index, _ in record.settled)
+    return any(acked < begun < settled for begun in record.begins)
 
 
 def _overwritten(history: History, runs: dict[int, _Run], place: Place, handled: list[int]) -> bool:

@@ -105,6 +105,18 @@ def test_a_run_that_nobody_could_end_may_overwrite_what_one_beside_it_has_writte
     assert "S2" in broken(before)
 
 
+def test_a_record_that_is_run_again_after_its_ack_and_nacked_need_not_stand_in_the_sink() -> None:
+    crash = [Event(3.0, "fault", note="crash #1"), Event(3.0, "member", "A1", note="crash")]
+    again = [assigned("A2", 2), *run(0, 3, 2, "A2"), *over(0, 3, 2, "A2", "bad")]
+    events = planned(0, 3, 0), WORKED, crash, again
+    empty = sink((0, 0), call=2)
+    nacked = spark(*events, letters(0, 1, 2), commit(3, who="A2"), folders=empty)
+    assert "S2" not in broken(nacked)
+    # Nothing but a nack excuses it.
+    assert "S2" in broken(spark(*events, commit(3, who="A2"), folders=empty))
+    assert "S2" in broken(spark(planned(0, 3, 0), WORKED, letters(0, 1, 2), folders=sink((0, 0))))
+
+
 def test_a_commit_of_a_member_that_is_gone_may_replace_a_plan() -> None:
     asked, *landed = planned(0, 2, 0, 91)[:3]
     crash = [Event(3.0, "fault", note="crash #1"), Event(3.0, "member", "A1", note="crash")]
