@@ -434,7 +434,8 @@ def _postponed(history: History) -> Iterator[Violation]:
     its partition, each calls the handler with records of its own: what waits with one of them alone
     does not hold the same record of the other.
     """
-    had_it_s = ASIDE_S if history.promise.broadcast else -1.0
+    # Sums of seconds are not exact.
+    had_it_s = ASIDE_S + 0.001 if history.promise.broadcast else -1.0
     twice = unaware(history)
     # Application -> what waits there.
     waiting: dict[str, list[_Postponed]] = defaultdict(list)

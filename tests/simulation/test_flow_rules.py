@@ -429,6 +429,14 @@ GOOD: dict[str, Case] = {
         *at(21.0, *commit(3)),
         promise=Promise(ordering="unordered", broadcast=True),
     ),
+    "the second handler of a broadcast gets it at a time that no sum of seconds is": case(
+        assigned(),
+        *at(5.004, begin(0), later(0, "channel")),
+        *at(5.014, *handled(1)),
+        *at(20.0, begin(0, call=9), end(0, call=9), *handled(2), *aside(0, 1, 2)),
+        *at(21.0, *commit(3)),
+        promise=Promise(ordering="unordered", broadcast=True),
+    ),
     "a client that has not heard that it is out calls again when its own delay is over": case(
         *of_client(1, assigned()),
         *of_client(1, begin(0), later(0, "record")),
