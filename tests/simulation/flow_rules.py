@@ -35,7 +35,8 @@ def _concurrency(history: History) -> Iterator[Violation]:
         return
     running: dict[str, dict[int, set[Place]]] = defaultdict(dict)
     twice = unaware(history)
-    # Application, record -> when it was fetched last.
+    # Application, record -> when it was fetched first. A seek back may fetch it again before the
+    # call begins that a worker has taken it for.
     fetched: dict[tuple[str, Place], int] = {}
     # Application, partition -> when it was let go last.
     let_go: dict[tuple[str, Partition], int] = {}
@@ -59,10 +60,8 @@ def _concurrency(history: History) -> Iterator[Violation]:
     )
     for index, event in history.of(*kinds):
         if event.kind == "fetched":
-            fetched.update(
-                ((event.who, (event.tp, offset)), index)
-                for offset in range(event.offset, event.until)
-            )
+            for offset in range(event.offset, event.until):
+                fetched.setdefault((event.who, (event.tp, offset)), index)
         elif event.kind == "begin":
             gone = let_go.get((event.who, event.tp), 0)
             is_of_before = fetched.get((event.who, (event.tp, event.offset)), index) < gone

@@ -312,6 +312,12 @@ GOOD: dict[str, Case] = {
         at(6.0, *OF_OTHER, end(0), *handled(1, 2), *commit(3)),
         promise=Promise(concurrency=1, in_tasks=True),
     ),
+    "a call in its own task begins right after its record is read again": two(
+        fetched(0, 1),
+        at(5.0, Event(0.0, "reset", "A1", TP, 0, "seek"), fetched(0, 1), begin(0)),
+        at(6.0, *OF_OTHER, end(0), *handled(1, 2), *commit(3)),
+        promise=Promise(concurrency=1, in_tasks=True),
+    ),
     "a batch in its own task begins right after one of its partitions is read from elsewhere": two(
         fetched(0, 1),
         at(5.0, Event(0.0, "reset", "A1", TP, 1, "seek"), begin(0, call=5)),
