@@ -198,7 +198,7 @@ class AiokafkaProducer:
             try:
                 written = await answer
             except FatalBrokerError:
-                # Whoever asks for the topic next learns whether the right to write is back.
+                # The next look at the topic has to ask the broker again for the right to write.
                 self._writable_topics.discard(to.topic)
                 raise
             except RejectedRecordError as error:

@@ -44,7 +44,7 @@ def open_store(url: str) -> CheckpointStore:
     except ValueError:
         raise
     except Exception as error:
-        # A driver has errors of its own for parameters that it cannot read.
+        # Each driver raises its own class of error for a parameter that it cannot read.
         raise ValueError(f"{store_urls.shown(url)}: {_reason(url, error)}") from error
     if scheme == "file":
         return FileStore(Path(unquote(urlsplit(url).path)))

@@ -47,7 +47,7 @@ _INSTANTS = ("timestamp-millis", "timestamp-micros")
 _LOCAL = ("local-timestamp-millis", "local-timestamp-micros")
 _TIMES = ("time-millis", "time-micros")
 _NO_LISTS = (str, bytes, bytearray, memoryview, Mapping)
-"""What Python can go through, and what is no list."""
+"""Python can iterate over these, and fastavro would write them as lists."""
 
 
 def preparer(schema: AvroSchema) -> Prepare | None:

@@ -16,7 +16,7 @@ from reactive_kafka.handlers.introspection import code_of
 from reactive_kafka.handlers.signature import name_and_place
 
 _LEFT_OPEN: list[object] = []
-"""What is not ended because a thread that was left behind still uses it.
+"""Dependencies that are never ended, because an abandoned thread still uses them.
 
 The garbage collector would end a generator that nothing refers to. A thread is left behind only
 when the event loop ends, so the list stays short.

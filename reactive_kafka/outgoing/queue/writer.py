@@ -397,8 +397,8 @@ class Writer:
         if self._may_pass or not self._topic:
             self._broker_error = None
         elif not self._is_looking:
-            # The record that failed may have named another topic, and nobody waits for it any more.
-            # And an application that is not ready may get nothing to send.
+            # The failed record may have named another topic. And no write may follow that would
+            # show the channel's topic to be fine: an application that is not ready gets no work.
             self._is_looking = True
             self._background(self._look_for_topic, f"look for {self._topic}")
 
