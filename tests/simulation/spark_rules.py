@@ -176,7 +176,8 @@ def _has_failed_since(history: History, place: Place, acked: int) -> bool:
 
 def _overwritten(history: History, runs: dict[int, _Run], place: Place, handled: list[int]) -> bool:
     """Whether a run that another application could not end in time has overwritten what the next
-    owner wrote: it went on beside the run whose end acked the record.
+    owner wrote: it went on beside the run whose end acked the record, or began in an application
+    that had not heard yet that its partition is another's.
     """
     last = [
         runs[folder.call]
@@ -193,11 +194,21 @@ def _overwritten(history: History, runs: dict[int, _Run], place: Place, handled:
     return any(
         run.outcome != "ok"
         and run.who != other.who
-        and run.began < other.ended
-        and other.began < run.ended
+        and (
+            (run.began < other.ended and other.began < run.ended)
+            or _last_assigned(history, place[0], run.began) != run.who
+        )
         for run in last
         for other in acking
     )
+
+
+def _last_assigned(history: History, tp: Partition, before: int) -> str:
+    """The application that was the last one to be assigned a partition before an event."""
+    owners = [
+        event.who for index, event in history.of("assigned") if event.tp == tp and index < before
+    ]
+    return owners[-1] if owners else ""
 
 
 def _repeated(history: History) -> set[Partition]:

@@ -105,6 +105,19 @@ def test_a_run_that_nobody_could_end_may_overwrite_what_one_beside_it_has_writte
     assert "S2" in broken(before)
 
 
+def test_a_run_of_a_member_that_has_not_heard_that_it_is_out_may_overwrite_what_the_owner_wrote() -> (
+    None
+):
+    crash = [Event(3.0, "fault", note="crash #1"), Event(3.0, "member", "A1", note="crash")]
+    owner = [assigned("A2", 2), *run(0, 3, 2, "A2"), *over(0, 3, 2, "A2"), *commit(3, who="A2")]
+    late = [*run(0, 3, 3), *crash]
+    empty = sink((0, 0), call=3)
+    assert "S2" not in broken(spark(planned(0, 3, 0), owner, late, folders=empty))
+    # The owner itself may not.
+    back = [assigned("A1", 3)]
+    assert "S2" in broken(spark(planned(0, 3, 0), owner, back, late, folders=empty))
+
+
 def test_a_record_that_is_run_again_after_its_ack_and_nacked_need_not_stand_in_the_sink() -> None:
     crash = [Event(3.0, "fault", note="crash #1"), Event(3.0, "member", "A1", note="crash")]
     again = [assigned("A2", 2), *run(0, 3, 2, "A2"), *over(0, 3, 2, "A2", "bad")]
