@@ -26,8 +26,9 @@ def _concurrency(history: History) -> Iterator[Violation]:
     its partition was let go, is read from elsewhere, is claimed anew, or is another's by the row in
     the store, when it was cancelled for poison, and when its channel has failed. Whose row it is, an
     application learns when it is refused, and when it reads the row again because it does not know
-    what became of its write. Nothing is said of a partition that two clients of an application have, while one of them has not heard that the group has put it out: it goes on in
-    its own lane until it hears. A call in a task of its own may begin right after its partition was
+    what became of its write: at the latest before its next one. Nothing is said of a partition that
+    two clients of an application have, while one of them has not heard that the group has put it
+    out: it goes on in its own lane until it hears. A call in a task of its own may begin right after its partition was
     let go, and counts as little as one that has begun before.
     """
     limit, most = history.promise.concurrency, history.promise.per_partition
@@ -44,8 +45,11 @@ def _concurrency(history: History) -> Iterator[Violation]:
     left_behind: set[tuple[str, int]] = set()
     # Who claimed the row of a partition last.
     owners: dict[Partition, str] = {}
+    # Do not know what became of their last write, and read the rows before they write again.
+    unknown: set[str] = set()
     kinds = (
         "answer",
+        "send",
         "begin",
         "fetched",
         "end",
@@ -90,7 +94,11 @@ def _concurrency(history: History) -> Iterator[Violation]:
         elif event.kind in ("failed", "restarted"):
             running[event.who].clear()
         elif event.kind == "answer":
+            (unknown.add if event.note == "unknown" else unknown.discard)(event.who)
             if event.note == "unknown":
+                _leave_rows_of_others(running[event.who], event.who, owners)
+        elif event.kind == "send":
+            if event.who in unknown:
                 _leave_rows_of_others(running[event.who], event.who, owners)
         elif event.kind != "poison" or history.promise.poison_cancels:
             if event.kind in ("revoked", "reset"):

@@ -155,6 +155,16 @@ GOOD: dict[str, Case] = {
         commit(3),
         promise=ONE,
     ),
+    "who does not know what became of its write reads the rows before its next one": two(
+        Event(0.0, "claim", "A2", TP, 0, token=2),
+        Event(0.0, "answer", "A1", note="unknown"),
+        begin(0),
+        Event(0.0, "send", "A1", OTHER, 0),
+        OF_OTHER,
+        handled(0, 1, 2, call=20),
+        commit(3),
+        promise=ONE,
+    ),
     "one handler of each partition": two(
         begin(0), OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE_OF_EACH
     ),
@@ -566,6 +576,21 @@ BAD: dict[str, tuple[str, Case]] = {
             Event(0.0, "claim", "A2", TP, 0, token=2),
             begin(0),
             Event(0.0, "answer", "A1", note="ok"),
+            OF_OTHER,
+            end(0),
+            handled(1, 2),
+            commit(3),
+            promise=ONE,
+        ),
+    ),
+    "who knows what became of its write reads no row before its next one": (
+        "I15",
+        two(
+            Event(0.0, "claim", "A2", TP, 0, token=2),
+            Event(0.0, "answer", "A1", note="unknown"),
+            Event(0.0, "answer", "A1", note="ok"),
+            begin(0),
+            Event(0.0, "send", "A1", OTHER, 0),
             OF_OTHER,
             end(0),
             handled(1, 2),
