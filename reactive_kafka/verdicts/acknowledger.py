@@ -23,6 +23,8 @@ from reactive_kafka.verdicts.skips import Skips
 if TYPE_CHECKING:
     from reactive_kafka.verdicts.value_origins import ValueOrigin
 
+FIRST_WAITERS = 64
+"""How many may wait for a commit before those that were given up are looked for."""
 LOST_REPORTED_S = 300.0
 """For how many seconds readiness reports an output that was lost.
 
@@ -225,6 +227,9 @@ class PartitionVerdicts:
         # Each is called with whether the partition was retained. None: answers are not held.
         self._held_answers: list[Callable[[bool], None]] | None = None
         self._waiters: list[_Waiter] = []
+        # When there are so many, those that were given up are let go. Only a commit lets go of
+        # the others, and in an outage none comes.
+        self._most_waiters = FIRST_WAITERS
         # What the channel had failed for when the partition went.
         self._failure: BaseException | None = None
 
@@ -373,9 +378,15 @@ class PartitionVerdicts:
 
     def _wait(self, offset: int, *, is_ack: bool) -> Future[Any]:
         """Return a future that completes once the committed position is beyond *offset*."""
+        if len(self._waiters) >= self._most_waiters:
+            self._drop_answered()
+            self._most_waiters = max(2 * len(self._waiters), FIRST_WAITERS)
         future: Future[Any] = self._futures.pending()
         self._waiters.append(_Waiter(offset, future, is_ack))
         return future
+
+    def _drop_answered(self) -> None:
+        self._waiters = [waiter for waiter in self._waiters if not waiter.future.done()]
 
     def confirmed(self, position: int) -> None:
         """The broker has stored *position*: answer those who wait for a record before it."""
@@ -384,7 +395,7 @@ class PartitionVerdicts:
         for waiter in self._waiters:
             if waiter.offset < position and not waiter.future.done():
                 waiter.future.set_result(True if waiter.is_ack else None)
-        self._waiters = [waiter for waiter in self._waiters if not waiter.future.done()]
+        self._drop_answered()
 
     def committed_by_transaction(self, position: int) -> None:
         """A transaction has settled records, and stored the position after them."""

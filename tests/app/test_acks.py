@@ -9,6 +9,7 @@ import copy
 import gc
 import pickle
 import threading
+import weakref
 from collections.abc import Awaitable
 from typing import Any
 
@@ -299,6 +300,30 @@ async def test_committed_waits_until_the_group_has_passed_the_record() -> None:
         assert committed(test) == 3
         # Has been, long ago.
         await kept[0].committed()
+
+
+@in_virtual_time
+async def test_waits_for_a_commit_that_were_given_up_are_let_go_while_nothing_is_committed() -> (
+    None
+):
+    app, kept = make_app(), list[Message[bytes]]()
+    keep_messages(app, kept, ack="manual")
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: len(kept) == 1)
+        waits = weakref.WeakSet[asyncio.Future[None]]()
+        patient = kept[0].committed()
+        for _ in range(1000):
+            given_up = kept[0].committed()
+            waits.add(given_up)
+            given_up.cancel()
+        del given_up
+        await asyncio.sleep(1)
+        gc.collect()
+        assert len(waits) < 100
+        kept[0].ack()
+        await patient
 
 
 async def test_committed_in_a_blocking_handler_waits_in_its_thread() -> None:

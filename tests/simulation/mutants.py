@@ -1954,8 +1954,8 @@ MUTANTS = (
     Mutant(
         "those who have heard of their commit are kept waiting",
         "verdicts/acknowledger.py",
-        "        self._waiters = [waiter for waiter in self._waiters if not waiter.future.done()]\n",
-        "",
+        "None)\n        self._drop_answered()\n",
+        "None)\n",
         "rounds",
     ),
     Mutant(
