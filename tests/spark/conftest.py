@@ -5,12 +5,14 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from reactive_kafka.config.settings import SparkSettings
+from reactive_kafka.spark.session.kafka_source import fetch_connector
 from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.spark.session.supervisor import SessionLimits
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def engine() -> AsyncIterator[SparkEngine]:
+    fetch_connector()
     conf = {"spark.driver.memory": "1g"}
     engine = SparkEngine(
         SparkSettings(master="local[2]", conf=conf),
