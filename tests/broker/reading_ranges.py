@@ -4,6 +4,7 @@ user would.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,14 +43,19 @@ class ReadingConnector:
         )
         settings = IncomingSettings(name=name, topics=(), group_id=None, client=dict(properties))
         take = consumer.poll
+        # Of a poll that was cancelled while it read the records.
+        cut_off: list[Poll] = []
 
         async def poll(
             budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
         ) -> Poll:
-            taken: Poll = await take(budgets, timeout_s, most)
-            return Poll(
-                [await self._with_records(chunk, settings) for chunk in taken.chunks], taken.errors
-            )
+            taken: Poll = cut_off.pop() if cut_off else await take(budgets, timeout_s, most)
+            try:
+                chunks = [await self._with_records(chunk, settings) for chunk in taken.chunks]
+            except asyncio.CancelledError:
+                cut_off.append(taken)
+                raise
+            return Poll(chunks, taken.errors)
 
         consumer.poll = poll
         return consumer  # type: ignore[no-any-return]
