@@ -337,6 +337,11 @@ def _registry_login(view: View) -> Contradictions:
         )
     elif has_password and not has_user:
         yield ("password",), "username is missing"
+    elif has_user and ":" in view["username"]:
+        yield (
+            ("username",),
+            "no colon is allowed: in basic authentication, the password begins after the first one",
+        )
     if view["ssl_keyfile"] is not None and view["ssl_certfile"] is None:
         yield ("ssl_keyfile",), "its certificate is missing: ssl_certfile"
 

@@ -83,6 +83,7 @@ def test_a_format_with_schemas_needs_a_registry(key: str, format: str) -> None:
     [
         ({"token": "t", "username": "u", "password": "p"}, "a token, or a user and a password"),
         ({"password": "p"}, "username is missing"),
+        ({"username": "team:ada", "password": "p"}, "username = 'team:ada': no colon is allowed"),
         ({"ssl_keyfile": "/nowhere.key"}, "ssl_certfile"),
         ({"ssl_cafile": "/nowhere.crt"}, "there is no such file"),
         ({"timeout": 0}, "above 0"),
