@@ -15,7 +15,9 @@ from reactive_kafka.records import TopicPartition
 PAUSED = "paused by an operator"
 """The reason of a pause where none is given."""
 MOST_TEXT = 200
-"""How many characters a reason, a logger or a topic may have."""
+"""How many characters a reason or a logger may have."""
+MOST_TOPIC = 249
+"""How many characters the name of a topic may have. Source: Kafka's ``Topic.MAX_NAME_LENGTH``."""
 MOST_OFFSET = 2**63 - 1
 MOST_PARTITION = 2**31 - 1
 
@@ -116,13 +118,13 @@ class Arguments:
         """Return whether an argument is given."""
         return self._given.get(name) is not None
 
-    def text(self, name: str, default: str | None = None) -> str:
-        """Return a line of text."""
+    def text(self, name: str, default: str | None = None, *, most: int = MOST_TEXT) -> str:
+        """Return a line of text of at most *most* characters."""
         value = self._given.get(name)
         if value is None and default is not None:
             return default
-        if not isinstance(value, str) or not 0 < len(value) <= MOST_TEXT:
-            raise self._wrong(name, f"a string of 1 to {MOST_TEXT} characters")
+        if not isinstance(value, str) or not 0 < len(value) <= most:
+            raise self._wrong(name, f"a string of 1 to {most} characters")
         return value
 
     def number(self, name: str, most: int, least: int = 0) -> int:
@@ -138,9 +140,13 @@ class Arguments:
         value = _shown(self._given[name])
         return ActionError(400, f'{self._action}: "{name}" = {value}: {allowed} is wanted')
 
+    def topic(self, name: str = "topic") -> str:
+        """Return the name of a topic."""
+        return self.text(name, most=MOST_TOPIC)
+
     def partition(self) -> TopicPartition:
         """Return a partition."""
-        return TopicPartition(self.text("topic"), self.number("partition", MOST_PARTITION))
+        return TopicPartition(self.topic(), self.number("partition", MOST_PARTITION))
 
     def where(self) -> int | str | datetime:
         """Return where to seek to."""
@@ -184,7 +190,7 @@ def pause_arguments(action: str, given: Mapping[str, Any]) -> PauseArguments:
 def seek_arguments(action: str, given: Mapping[str, Any]) -> SeekArguments:
     """Read the arguments of a seek."""
     arguments = Arguments(action, given, ("topic", "partition", "all", "offset", "timestamp"))
-    topic = arguments.text("topic")
+    topic = arguments.topic()
     is_for_all = given.get("all") is True or given.get("partition") == "all"
     if is_for_all and arguments.has("all") and arguments.has("partition"):
         raise ActionError(400, 'seek: "all" and "partition" exclude each other: leave one out')
@@ -216,7 +222,7 @@ def log_level_arguments(action: str, given: Mapping[str, Any]) -> LogLevelArgume
 def replay_arguments(action: str, given: Mapping[str, Any]) -> ReplayArguments:
     """Read the arguments of a replay of dead letters."""
     arguments = Arguments(action, given, ("to", "limit", "partition", "offset"))
-    to = arguments.text("to") if arguments.has("to") else None
+    to = arguments.topic("to") if arguments.has("to") else None
     limit = arguments.number("limit", 2**31 - 1, least=1) if arguments.has("limit") else None
     if not (arguments.has("partition") or arguments.has("offset")):
         return ReplayArguments(to, limit, None)

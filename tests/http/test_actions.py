@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -61,10 +61,10 @@ class Service:
         return await self.client.post(path, content=content, headers={**JSON, **headers})
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[TestApp]:
+    async def running(self, overrides: Mapping[str, Any] | None = None) -> AsyncIterator[TestApp]:
         transport = httpx.ASGITransport(app=self.app.asgi, client=("10.9.8.7", 1))
         async with (
-            TestApp(self.app) as test,
+            TestApp(self.app, overrides=overrides) as test,
             httpx.AsyncClient(transport=transport, base_url="http://service") as self.client,
         ):
             yield test
@@ -328,6 +328,28 @@ async def test_a_record_is_skipped(service: Service) -> None:
         )
         unread = await service.post("/api/channels/orders/skip", {**body, "topic": "others"})
         assert unread.status_code == 409
+
+
+async def test_a_topic_with_the_longest_name_has_all_actions(service: Service) -> None:
+    topic = "t" * 249
+    overrides = {"incoming": {"orders": {"topic": topic}}}
+    async with service.running(overrides) as test:
+        await test.send("orders", "a", partition=0)
+        await test.settled()
+        place = {"topic": topic, "partition": 0}
+        for action, more in (
+            ("pause", {}),
+            ("resume", {}),
+            ("seek", {"offset": 0}),
+            ("skip", {"offset": 7}),
+        ):
+            answer = await service.post(f"/api/channels/orders/{action}", {**place, **more})
+            assert answer.status_code == 200, answer.text
+        path = f"/api/record?topic={topic}&partition=0&offset=0"
+        found = await service.client.get(path, headers=BEARER)
+        assert found.status_code == 200
+        refused = await service.post("/api/channels/orders/pause", {**place, "topic": f"{topic}t"})
+        assert "a string of 1 to 249 characters" in refused.json()["error"]
 
 
 async def test_the_level_of_a_logger_changes(service: Service) -> None:
