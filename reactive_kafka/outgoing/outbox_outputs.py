@@ -50,7 +50,7 @@ class OutboxOutputs:
         """Return *call*, which calls the handler and sends its results, with its transaction."""
 
         async def called(given: Any) -> Any:
-            handler_call = OutboxHandlerCall(self._routing)
+            handler_call = OutboxHandlerCall(self._routing, is_batch=isinstance(given, Batch))
             token = OUTBOX_CALL.set(handler_call)
             try:
                 result = await call(given)
@@ -70,7 +70,7 @@ class OutboxOutputs:
 
     async def answer(self, result: Any, message: Message[Any]) -> None:
         """Store the result of a message, and settle the message."""
-        await self._store(result, (message,), message.transaction)
+        await self._store(result, (message,), message.transaction, message.record)
         if is_open(message):
             # There was nothing to store.
             message.ack()
@@ -88,12 +88,15 @@ class OutboxOutputs:
         raise ConfigError("a broadcast cannot write to an outbox")
 
     async def _store(
-        self, result: Any, messages: Sequence[Message[Any]], begin: BeginTransaction
+        self,
+        result: Any,
+        messages: Sequence[Message[Any]],
+        begin: BeginTransaction,
+        source: RawRecord | None = None,
     ) -> None:
         handler_call = OUTBOX_CALL.get()
         # Workers call this inside of around().
         assert isinstance(handler_call, OutboxHandlerCall)  # noqa: S101
-        source = messages[0].record if len(messages) == 1 else None
         settled = []
         if not handler_call.has_transaction:
             settled = [message for message in messages if not is_open(message)]
@@ -111,10 +114,15 @@ class OutboxHandlerCall:
     """One call of a handler that sends to an outbox, with the transaction that it has opened.
 
     It is an :class:`~reactive_kafka.verdicts.outbox.OutboxCall`.
+
+    Args:
+        is_batch: The handler was called with a batch: what it sends is made of no single record,
+            also if there is only one.
     """
 
-    def __init__(self, routing: OutputRouting) -> None:
+    def __init__(self, routing: OutputRouting, *, is_batch: bool) -> None:
         self._routing = routing
+        self._is_batch = is_batch
         self.task = asyncio.current_task()
         # The transaction that the task of the call has opened last, until it is committed.
         self._block: _Block | None = None
@@ -141,7 +149,8 @@ class OutboxHandlerCall:
         async def put(prepared: Prepared) -> None:
             await transaction.add(events_of(prepared))
 
-        await self._routing.send(value, transaction.source, put)
+        source = None if self._is_batch else transaction.source
+        await self._routing.send(value, source, put)
 
     async def _put_prepared(self, prepared: Prepared) -> None:
         events = events_of(prepared)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ def outbox_app(
     who: str = "a",
     outbox_max_rows: int = 1000,
     max_in_flight: int = 1024,
+    propagate_headers: Sequence[str] = (),
     **orders: Any,
 ) -> App:
     """An application whose channel events has an outbox in *rows*."""
@@ -62,6 +63,7 @@ def outbox_app(
                     "outbox": True,
                     "outbox_max_rows": outbox_max_rows,
                     "max_in_flight": max_in_flight,
+                    **({"propagate_headers": propagate_headers} if propagate_headers else {}),
                 }
             },
         },
@@ -267,6 +269,31 @@ async def test_a_batch_may_have_a_transaction_for_each_message() -> None:
         assert values(test)[:3] == [b"x", b"y", b"z"]
         assert set(values(test)[3:]) == {b"last"}
         assert rows.data == {0: 1, 1: 1, 2: 1}
+
+
+@pytest.mark.parametrize("records", [1, 2])
+@in_virtual_time
+async def test_a_batch_replies_to_no_request_and_passes_no_header_on_however_small_it_is(
+    records: int,
+) -> None:
+    rows = Rows()
+    app = outbox_app(rows, propagate_headers=["trace"])
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(batch: Batch[bytes]) -> bytes:
+        async with batch.transaction() as tx:
+            await tx.send(b"sent")
+        return b"returned"
+
+    request = [("REPLY_CORRELATION_ID", b"1"), ("REPLY_TOPIC", b"replies"), ("trace", b"t")]
+    async with running(app) as test:
+        for _ in range(records):
+            await test.send("orders", b"x", headers=request, partition=0)
+        await until(lambda: values(test) == [b"sent", b"returned"])
+        names = {name for record in test.records("events") for name, _ in record.headers}
+        assert names == {EVENT_ID}
+        assert test.records("replies") == []
 
 
 @in_virtual_time
