@@ -202,6 +202,9 @@ class Requests:
             for name, value in self._settings.client.items()
             if "consumer" in SIDES.get(name, ())
         }
+        # A reply in a transaction that was aborted is none: its exactly-once handler is called
+        # again.
+        properties["isolation_level"] = "read_committed"
         name = f"{self._settings.name}-replies"
         consumer = self._connector.consumer(
             name=name,

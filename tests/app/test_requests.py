@@ -529,6 +529,33 @@ async def test_a_handler_that_raises_answers_nobody_and_a_batch_has_no_single_or
         assert [record.value for record in test.records("answers")] == [b"1"]
 
 
+@in_virtual_time
+async def test_a_reply_that_was_written_in_a_transaction_which_was_aborted_is_none() -> None:
+    app = App(
+        {
+            "incoming": {
+                "asked": {"topic": "requests", "group_id": "g", "auto_offset_reset": "earliest"}
+            },
+            "outgoing": {"requests": {}, "answers": {"transactional_id": "answers"}},
+        }
+    )
+    calls: list[int] = []
+
+    @app.incoming("asked")
+    @app.outgoing("answers")
+    async def handle(number: int) -> int:
+        calls.append(number)
+        return len(calls)
+
+    async with running(app) as test:
+        test.broker.fail_next("commit_in", TransientBrokerError("away"))
+        assert await app.emitter("requests").request(7) == 2
+        assert [record.value for record in test.broker.log(tp(0, "requests-replies"))] == [
+            b"1",
+            b"2",
+        ]
+
+
 @pytest.mark.parametrize("error", [ZeroDivisionError("sabotage"), asyncio.CancelledError()])
 @in_virtual_time
 async def test_a_reader_that_goes_wrong_is_its_channels_failure(error: BaseException) -> None:
