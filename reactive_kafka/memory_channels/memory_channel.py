@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import Future
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, cast
 
@@ -18,15 +19,15 @@ from reactive_kafka.failure.strategies import retry_topic_for
 from reactive_kafka.memory_channels.memory_target import MemoryRecord, MemoryTarget
 from reactive_kafka.observe.events import RecordHandedBack
 from reactive_kafka.observe.facts import PartitionTotals
-from reactive_kafka.outgoing.target import LeftError
+from reactive_kafka.outgoing.target import CalledOffError, LeftError
 from reactive_kafka.records import Record, TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import Acknowledger, verdicts_of
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.channel_context import ChannelContext
-from reactive_kafka.verdicts.delivery import Delivery, failure_of
+from reactive_kafka.verdicts.delivery import Delivery, failure_of, is_open
 from reactive_kafka.verdicts.delivery_hook import Call, NoHook
-from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.message import Message, new_message
 from reactive_kafka.verdicts.value_origins import ValueOrigin
 
 
@@ -47,6 +48,12 @@ class MemoryChannel:
         make: MakeWorkers,
     ) -> None:
         self._target = target
+        # The application settles values after their handlers have returned.
+        self._keeps = settings.ack == "manual"
+        # The messages of each call that runs.
+        self._calls: list[Sequence[Message[Any]]] = []
+        # Values have been called off.
+        self._has_called_off = False
         clock = services.clock
         self._clock = clock
         self._exit = services.exit
@@ -63,7 +70,8 @@ class MemoryChannel:
             fail=self._fail,
             progress=lambda: None,
         )
-        acknowledger = Acknowledger(channel, _HandsBack(channel, target), NoHook(settings.name))
+        self._hands_back = _HandsBack(channel, target)
+        acknowledger = Acknowledger(channel, self._hands_back, NoHook(settings.name))
         acknowledger.begins(self._tracker, settings.name)
         setup = WorkerSetup(
             channel=channel,
@@ -75,7 +83,7 @@ class MemoryChannel:
             origins=DeliveryOrigins(_roots, self._around),
         )
         self._workers = make(setup)
-        target.handled_by(self._take, self._stop_taking)
+        target.handled_by(self)
 
     def _around(self, call: Call) -> Call:
         """Return a call during which the records that the values were made of grow older.
@@ -84,30 +92,98 @@ class MemoryChannel:
         """
 
         async def called(given: Message[Any] | Batch[Any]) -> Any:
-            messages = given if isinstance(given, Batch) else (given,)
-            origins = [origin for message in messages for origin in _origins(message)]
+            messages = self._wanted(given)
+            if not messages:
+                return None
+            if isinstance(given, Batch) and len(messages) < len(given):
+                given = Batch(messages)
             now = self._clock.monotonic()
-            for origin in origins:
-                origin.begin(now)
+            for message in messages:
+                for origin in _origins(message):
+                    origin.begin(now)
+            self._calls.append(messages)
+            kept: Sequence[Message[Any]] = ()
             try:
-                return await call(given)
+                result = await call(given)
+                if self._keeps:
+                    kept = [message for message in messages if is_open(message)]
+                return result
             finally:
-                now = self._clock.monotonic()
-                for origin in origins:
-                    origin.end(now)
+                self._calls = [one for one in self._calls if one is not messages]
+                self._returned(messages, kept)
 
         return called
 
-    def _take(self, value: MemoryRecord) -> None:
+    def _wanted(self, given: Message[Any] | Batch[Any]) -> Sequence[Message[Any]]:
+        """Return the messages of a call, without those that were called off."""
+        messages = tuple(given) if isinstance(given, Batch) else (given,)
+        if not self._has_called_off:
+            return messages
+        for message in messages:
+            if _is_called_off([message]):
+                self._hand_back(message)
+        return [message for message in messages if not _is_called_off([message])]
+
+    def _returned(self, messages: Sequence[Message[Any]], kept: Sequence[Message[Any]]) -> None:
+        """Note the end of a call. The records of messages that are *kept* age on."""
+        now = self._clock.monotonic()
+        kept_indexes = {message.index for message in kept}
+        for message in messages:
+            if message.index in kept_indexes:
+                cast(MemoryRecord, message.record).is_kept = True
+                continue
+            for origin in _origins(message):
+                origin.end(now)
+
+    def look(self) -> None:
+        """Cancel the handlers whose values were called off, and hand these back."""
+        self._has_called_off = True
+        self._look_at_calls()
+        kept: list[Message[Any]] = [
+            new_message(None, value, self._tracker, value.offset) for value in self._target.kept()
+        ]
+        self._hand_back_soon([message for message in kept if _is_called_off([message])])
+
+    def _look_at_calls(self) -> None:
+        for messages in self._calls:
+            if _is_called_off(messages):
+                first = messages[0]
+                self._workers.interrupt(first.tracker, first.index)
+                self._hand_back_soon(messages)
+
+    def _hand_back_soon(self, messages: Sequence[Message[Any]]) -> None:
+        # Not at once: the record gets its verdict first, from whoever has called its values off.
+        loop = asyncio.get_running_loop()
+        for message in messages:
+            loop.call_soon(self._hand_back, message)
+
+    def _hand_back(self, message: Message[Any]) -> None:
+        if is_open(message):
+            self._hands_back.failed(message, CalledOffError(self._target.name))
+
+    def take(self, value: MemoryRecord) -> None:
+        """Have a value handled when those before it are."""
+        if self._has_called_off:
+            # A batch may have waited for records whose partitions are gone since.
+            self._look_at_calls()
         offset = value.offset
         index = self._tracker.deliver(range(offset, offset + 1), offset + 1)
         self._lanes.add(self._lane, (value,), index, self._clock.monotonic())
         self._workers.work_is_there()
 
-    def _stop_taking(self) -> None:
+    def stop_taking(self) -> None:
+        """Handle no more values."""
         self._lane.change("drop")
         self._tracker.close()
         self._workers.close()
+
+    def not_ready(self) -> Iterable[str]:
+        """Return why values have waited long for the next call of their handler."""
+        return self._workers.not_ready(self._clock.monotonic())
+
+    def postponed(self) -> Iterable[str]:
+        """Return which values wait because their handlers have asked for that."""
+        return self._workers.postponed(self._clock.monotonic())
 
     def _fail(self, error: BaseException) -> bool:
         self._target.fail(error)
@@ -117,6 +193,17 @@ class MemoryChannel:
         """End the process, because a handler asked for it. No value behind its own is handled."""
         self._target.leave(reason)
         self._exit(reason)
+
+
+def _is_called_off(messages: Sequence[Message[Any]]) -> bool:
+    """Return whether all records are gone that these values were made of, one by a verdict."""
+    of_each = [_origins(message) for message in messages]
+    origins = [origin for origins in of_each for origin in origins]
+    return (
+        all(of_each)
+        and all(origin.is_gone for origin in origins)
+        and any(origin.is_called_off for origin in origins)
+    )
 
 
 def _origins(delivery: Delivery) -> list[ValueOrigin]:

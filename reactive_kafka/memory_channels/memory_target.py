@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.settings import MemorySettings
@@ -32,7 +32,17 @@ from reactive_kafka.wire import fields_problem
 class MemoryRecord:
     """A value in a memory channel, in the form of a record; its number is its offset."""
 
-    __slots__ = ("headers", "key", "offset", "origins", "receipt", "since", "timestamp", "value")
+    __slots__ = (
+        "headers",
+        "is_kept",
+        "key",
+        "offset",
+        "origins",
+        "receipt",
+        "since",
+        "timestamp",
+        "value",
+    )
 
     def __init__(self, value: Any, key: bytes | None, headers: HeaderPairs, timestamp: int) -> None:
         self.value = value
@@ -43,7 +53,28 @@ class MemoryRecord:
         self.since = 0.0
         # The Kafka records that it was made of.
         self.origins: list[ValueOrigin] = []
+        # Its handler has returned, and the application settles it later.
+        self.is_kept = False
         self.receipt: Receipt | QueuedRecord
+
+
+class MemoryHandling(Protocol):
+    """The receiving end of a memory channel, as its sending end sees it."""
+
+    def take(self, value: MemoryRecord) -> None:
+        """Have a value handled."""
+
+    def stop_taking(self) -> None:
+        """Handle no more values."""
+
+    def look(self) -> None:
+        """Cancel the handlers whose values were called off."""
+
+    def not_ready(self) -> Iterable[str]:
+        """Return why values have waited long for the next call of their handler."""
+
+    def postponed(self) -> Iterable[str]:
+        """Return which values wait because their handlers have asked for that."""
 
 
 class MemoryTarget:
@@ -68,8 +99,7 @@ class MemoryTarget:
         self._clock = clock
         self._observer = observer
         self._traced = traced
-        self._take: Callable[[MemoryRecord], None]
-        self._stop_taking: Callable[[], None]
+        self._handling: MemoryHandling
         self._next = 0
         # Offset -> value.
         self._unsettled: dict[int, MemoryRecord] = {}
@@ -87,17 +117,9 @@ class MemoryTarget:
         self._sent = {"ok": 0, "failed": 0}
         self._durations = DurationHistogram()
 
-    def handled_by(
-        self, take: Callable[[MemoryRecord], None], stop_taking: Callable[[], None]
-    ) -> None:
-        """Connect the receiving end.
-
-        Args:
-            take: Gets each value; :meth:`settled` is called with its outcome.
-            stop_taking: Called when no more values are handled.
-        """
-        self._take = take
-        self._stop_taking = stop_taking
+    def handled_by(self, handling: MemoryHandling) -> None:
+        """Connect the receiving end, which calls :meth:`settled` with the outcome of each value."""
+        self._handling = handling
 
     def start(self) -> None:
         """Do nothing: there is nothing to connect to."""
@@ -193,9 +215,14 @@ class MemoryTarget:
             value.origins = origins_of(holder.held(briefly=True))
             for origin in value.origins:
                 origin.values += 1
+                origin.watchers.add(self._handling.look)
         self._next += 1
         self._unsettled[value.offset] = value
-        self._take(value)
+        self._handling.take(value)
+
+    def kept(self) -> list[MemoryRecord]:
+        """Return the values that the application has without a verdict, whose handlers returned."""
+        return [value for value in self._unsettled.values() if value.is_kept]
 
     def settled(self, offset: int, error: BaseException | None = None) -> None:
         """Note that a value is acked, or nacked with *error*."""
@@ -209,6 +236,8 @@ class MemoryTarget:
 
     def _report(self, value: MemoryRecord, error: BaseException | None) -> None:
         for origin in value.origins:
+            if value.is_kept:
+                origin.end(self._clock.monotonic())
             value_settled(origin)
         try:
             if error is None:
@@ -264,7 +293,7 @@ class MemoryTarget:
         if self._why_left is not None:
             return
         self._why_left = LeftError(self.name, ending)
-        self._stop_taking()
+        self._handling.stop_taking()
         left = self._unsettled
         self._unsettled = {}
         self._left_unsettled = frozenset(left)
@@ -294,6 +323,8 @@ class MemoryTarget:
             sent=dict(self._sent),
             send_durations=self._durations,
             failure=self._failure,
+            not_ready=tuple(self._handling.not_ready()),
+            postponed=tuple(self._handling.postponed()),
         )
 
 

@@ -318,6 +318,8 @@ class OutgoingFacts:
     direction: Literal["outgoing", "memory"] = "outgoing"
     # More reasons why it is not ready, such as a schema that the registry has not sent yet.
     not_ready: tuple[str, ...] = ()
+    # The values of a memory channel whose handlers asked to be called later.
+    postponed: tuple[str, ...] = ()
     # None: this is a memory channel.
     topic: str | None = None
 

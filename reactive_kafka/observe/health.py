@@ -171,12 +171,15 @@ def outgoing_data(channel: OutgoingFacts) -> dict[str, Any]:
     if channel.failure is not None:
         state = "failed"
         reasons.insert(0, f"it has failed: {channel.failure}")
-    return {
+    data: dict[str, Any] = {
         "direction": channel.direction,
         "state": state,
         "reason": _joined(reasons),
         "in_flight": channel.in_flight,
     }
+    if channel.direction == "memory":
+        data["postponed"] = [one_line(value) for value in channel.postponed]
+    return data
 
 
 def _results(facts: AppFacts) -> Iterator[_CheckResult]:

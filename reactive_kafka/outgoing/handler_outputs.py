@@ -23,7 +23,7 @@ from reactive_kafka.outgoing.outgoing_channel import AroundSend, OutgoingChannel
 from reactive_kafka.outgoing.output_routing import OutputRouting, Prepared
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt
 from reactive_kafka.outgoing.queue.writer import settle
-from reactive_kafka.outgoing.target import LeftError, Target
+from reactive_kafka.outgoing.target import CalledOffError, LeftError, Target
 from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.transactions.positions import aborted
 from reactive_kafka.outgoing.transactions.transaction import Transaction
@@ -363,6 +363,8 @@ def _settle(message: Message[Any], error: BaseException | None) -> None:
     if error is None:
         message.ack()
         return
+    if isinstance(error, CalledOffError):
+        return
     _report_lost((message,), error)
     nacks = verdicts_of(message.tracker).channel.nacks
     if isinstance(error, LeftError):
@@ -379,7 +381,7 @@ def _fail_origin(message: Message[Any], error: BaseException) -> None:
 
 def _report_failure(message: Message[Any], error: BaseException | None) -> None:
     """Report a failed record of a message that its records do not settle."""
-    if error is not None:
+    if error is not None and not isinstance(error, CalledOffError):
         _report_lost((message,), error)
 
 

@@ -108,3 +108,17 @@ class LeftError(ChannelClosedError):
         if self._ending is not None:
             raise self._ending
         await asyncio.get_running_loop().create_future()
+
+
+class CalledOffError(LeftError):
+    """The record that a value was made of is poison, or was skipped: the value is not wanted.
+
+    The record has its verdict by that, so whoever made the value of it does nothing.
+    """
+
+    def __init__(self, channel: str) -> None:
+        super().__init__(channel)
+        self.args = (
+            f"memory channel {channel!r}: the value was called off, because the record that it was "
+            "made of is poison, or was skipped",
+        )

@@ -18,6 +18,8 @@ class ValueOrigin:
 
     Attributes:
         values: How many values that were made of it have no verdict.
+        watchers: Called when it is called off: the memory channels that have one of these values.
+        is_called_off: It is poison, or was skipped: no handler is to have its values any more.
 
     Args:
         tracker: The tracker of its partition.
@@ -30,7 +32,9 @@ class ValueOrigin:
         "_index",
         "_is_handler_done",
         "_tracker",
+        "is_called_off",
         "values",
+        "watchers",
     )
 
     def __init__(self, tracker: OffsetTracker, index: int) -> None:
@@ -41,11 +45,24 @@ class ValueOrigin:
         self._is_handler_done = False
         self._clock_stands = False
         self.values = 0
+        self.watchers: set[Callable[[], None]] = set()
+        self.is_called_off = False
 
     @property
     def place(self) -> tuple[OffsetTracker, int]:
         """Its tracker, and its arrival number there."""
         return self._tracker, self._index
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is called off, or its partition is not ours any more."""
+        return self.is_called_off or self._tracker.is_closed
+
+    def call_off(self) -> None:
+        """Have the handlers cancelled that have only values of it and of other such records."""
+        self.is_called_off = True
+        for watcher in tuple(self.watchers):
+            watcher()
 
     def begin(self, now: float) -> None:
         """A handler gets one of its values."""
@@ -90,6 +107,13 @@ def origins_of(held: Iterable[Held]) -> list[ValueOrigin]:
                 known[index] = origin
             found.append(origin)
     return found
+
+
+def call_off_values(tracker: OffsetTracker, index: int) -> None:
+    """Call the values off that were made of a record, because it gets its verdict without them."""
+    origin = verdicts_of(tracker).origins.get(index)
+    if origin is not None:
+        origin.call_off()
 
 
 def value_settled(origin: ValueOrigin) -> None:

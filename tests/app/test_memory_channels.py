@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -18,14 +19,17 @@ from reactive_kafka import (
     BufferFullError,
     ChannelClosedError,
     ConfigError,
+    Later,
     Message,
     Record,
     RejectedRecordError,
     Sending,
+    TransientBrokerError,
 )
 from reactive_kafka.events import (
     ChannelFailed,
     HandlerFailed,
+    OutputLost,
     RecordHandedBack,
     RecordIgnored,
     Unwritten,
@@ -42,6 +46,7 @@ from tests.app.helpers import (
     running,
     send,
     settle_down,
+    tp,
     until,
 )
 
@@ -813,31 +818,203 @@ async def test_a_late_verdict_on_a_value_whose_partition_has_gone_changes_nothin
 
 @in_virtual_time
 async def test_an_order_whose_value_hangs_downstream_is_poison_where_it_came_from() -> None:
-    app, calls, letters = (
-        staged(unprocessed_record_max_age="5s", on_poison="dead-letter-queue"),
-        list[int](),
-        0,
-    )
-    go_on = asyncio.Event()
+    app = staged(unprocessed_record_max_age="5s", on_poison="dead-letter-queue")
+    calls: list[int] = []
+    cancelled: list[int] = []
     passing(app)
 
     @app.incoming("stage")
     async def downstream(order: int) -> None:
         calls.append(order)
-        await go_on.wait()
+        if order == 1:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.append(order)
 
     async with running(app) as test:
         began = now()
-        await send(test, 1)
+        await send(test, 1, 2, 3)
         await until(lambda: test.records("dead-letter-topic-orders"), 60)
         assert 5 <= now() - began < 7
-        await test.app.channel("orders").commit()
-        assert committed(test) == 1
-        assert of_stage(test).in_flight == 1
-        go_on.set()
         await test.settled()
-        letters = len(test.records("dead-letter-topic-orders"))
-    assert (calls, letters) == ([1], 1)
+        assert [letter.value for letter in test.records("dead-letter-topic-orders")] == [b"1"]
+        assert of_stage(test).in_flight == 0
+    assert (calls, cancelled) == ([1, 2, 3], [1])
+
+
+@in_virtual_time
+async def test_a_handler_that_ignores_its_cancellation_keeps_no_other_value_waiting() -> None:
+    app = staged(unprocessed_record_max_age="5s", on_poison="dead-letter-queue")
+    calls: list[int] = []
+    is_over = asyncio.Event()
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        calls.append(order)
+        while order == 1 and not is_over.is_set():
+            with suppress(asyncio.CancelledError):
+                await is_over.wait()
+
+    async with running(app) as test:
+        await send(test, 1, 2)
+        await until(lambda: calls == [1, 2], 60)
+        await test.settled()
+        is_over.set()
+        await settle_down()
+        assert len(test.records("dead-letter-topic-orders")) == 1
+
+
+@in_virtual_time
+async def test_other_values_of_a_poison_order_are_not_handled_any_more() -> None:
+    app = staged(unprocessed_record_max_age="5s", on_poison="dead-letter-queue")
+    calls: list[str] = []
+
+    @app.incoming("orders")
+    @app.outgoing("stage")
+    async def upstream(order: int) -> AsyncIterator[str]:
+        for part in "abc":
+            yield f"{order}{part}"
+
+    @app.incoming("stage")
+    async def downstream(part: str) -> None:
+        calls.append(part)
+        if part.startswith("1"):
+            await asyncio.Event().wait()
+
+    async with running(app) as test:
+        await send(test, 1, 2)
+        await until(lambda: committed(test) == 2, 60)
+        assert calls == ["1a", "2a", "2b", "2c"]
+
+
+@in_virtual_time
+async def test_a_batch_is_cancelled_when_all_orders_that_its_values_were_made_of_are_poison() -> (
+    None
+):
+    app = staged(unprocessed_record_max_age="5s", on_poison="dead-letter-queue")
+    calls: list[list[int]] = []
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(orders: Batch[int]) -> None:
+        calls.append(orders.payloads)
+        if 1 in orders.payloads:
+            await asyncio.Event().wait()
+
+    async with running(app) as test:
+        await send(test, 1, 2)
+        await until(lambda: calls == [[1, 2]])
+        await send(test, 3)
+        await until(lambda: committed(test) == 3, 60)
+        letters = [letter.value for letter in test.records("dead-letter-topic-orders")]
+    assert (calls, letters) == ([[1, 2], [3]], [b"1", b"2"])
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+@in_virtual_time
+async def test_after_a_failure_for_poison_and_a_restart_the_stage_handles_values_again(
+    is_batch: bool,
+) -> None:
+    app = staged(unprocessed_record_max_age="5s", restart={"max_attempts": 1, "backoff": "1s"})
+    calls: list[int] = []
+    passing(app)
+
+    async def one(order: int) -> None:
+        calls.append(order)
+        if calls == [1]:
+            await asyncio.Event().wait()
+
+    async def several(orders: Batch[int]) -> None:
+        calls.extend(orders.payloads)
+        if calls == [1, 2]:
+            await asyncio.Event().wait()
+
+    app.incoming("stage")(several if is_batch else one)
+    async with running(app) as test:
+        await send(test, 1, 2)
+        await until(lambda: committed(test) == 2, 100)
+        assert calls[-2:] == [1, 2]
+        assert of_stage(test).in_flight == 0
+
+
+@in_virtual_time
+async def test_the_handler_of_the_values_of_a_skipped_order_is_cancelled() -> None:
+    recorder = Recorder()
+    app = staged(recorder)
+    calls: list[int] = []
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        calls.append(order)
+        if order == 1:
+            await asyncio.Event().wait()
+
+    async with running(app) as test:
+        await send(test, 1, 2)
+        await until(lambda: calls == [1])
+        assert app.channel("orders").skip(tp(), 0) == "skipped"
+        await until(lambda: calls == [1, 2])
+        await test.settled()
+        assert recorder.of(OutputLost) == []
+
+
+@in_virtual_time
+async def test_an_order_whose_value_gets_no_verdict_by_hand_is_poison_too() -> None:
+    app = staged(unprocessed_record_max_age="5s", on_poison="dead-letter-queue")
+    kept: list[Message[int]] = []
+    passing(app)
+
+    @app.incoming("stage", ack="manual")
+    async def downstream(message: Message[int]) -> None:
+        kept.append(message)
+
+    async with running(app) as test:
+        await send(test, 1, 2)
+        await until(lambda: len(kept) == 2)
+        await asyncio.sleep(4)
+        kept[1].ack()
+        await until(lambda: committed(test) == 2, 10)
+        assert [letter.value for letter in test.records("dead-letter-topic-orders")] == [b"1"]
+        assert of_stage(test).in_flight == 0
+        assert not await kept[0].ack()
+
+
+@in_virtual_time
+async def test_health_names_what_a_stage_has_tried_for_long_and_what_it_waits_for() -> None:
+    app = staged()
+    passing(app)
+    error: Exception = ValueError("no")
+
+    @app.incoming("stage", retry={"max_attempts": 1000, "backoff": "1s", "max_backoff": "1s"})
+    async def downstream(order: int) -> None:
+        raise error
+
+    def stage() -> Any:
+        return next(check for check in app.health().ready.checks if check.name == "stage")
+
+    async with running(app) as test:
+        await send(test, 1)
+        await asyncio.sleep(50)
+        assert stage().status == "UP"
+        await asyncio.sleep(20)
+        assert stage().status == "DOWN"
+        assert "stage-0 offset 0 has failed for 70 s" in stage().data["reason"]
+        error = Later("100s")
+        await asyncio.sleep(2)
+        assert stage().status == "UP"
+        [postponed] = stage().data["postponed"]
+        assert postponed.startswith("stage-0 offset 0 is handled again in")
+        error = TransientBrokerError("the store is away")
+        await asyncio.sleep(105)
+        assert stage().status == "DOWN"
+        assert (
+            "when a service is back: TransientBrokerError: the store is away"
+            in (stage().data["reason"])
+        )
+        assert app.health().live.is_up
 
 
 async def test_a_bug_of_ours_that_ends_a_worker_is_told_and_turns_liveness_down() -> None:
@@ -862,5 +1039,6 @@ async def test_a_bug_of_ours_that_ends_a_worker_is_told_and_turns_liveness_down(
             "state": "failed",
             "reason": "it has failed: RuntimeError: a bug",
             "in_flight": 0,
+            "postponed": [],
         }
         assert of_stage(test).failure == "RuntimeError: a bug"

@@ -186,6 +186,7 @@ async def test_health_metrics_and_pages_show_it() -> None:
                         "state": "running",
                         "reason": None,
                         "in_flight": 0,
+                        "postponed": [],
                     },
                 }
             ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from reactive_kafka.clock import SYSTEM_CLOCK
@@ -18,9 +19,29 @@ def in_room_for(values: int) -> tuple[MemoryTarget, list[MemoryRecord]]:
     """A channel with room for so many values, and the list that they come to."""
     settings = MemorySettings(name="stage", max_in_flight=values)
     target = MemoryTarget(settings, SYSTEM_CLOCK, Recorder())
-    taken: list[MemoryRecord] = []
-    target.handled_by(taken.append, lambda: None)
-    return target, taken
+    handling = _NoHandling()
+    target.handled_by(handling)
+    return target, handling.taken
+
+
+class _NoHandling:
+    """Keeps the values that come."""
+
+    def __init__(self) -> None:
+        self.taken: list[MemoryRecord] = []
+
+    def take(self, value: MemoryRecord) -> None:
+        self.taken.append(value)
+
+    def stop_taking(self) -> None: ...
+
+    def look(self) -> None: ...
+
+    def not_ready(self) -> Iterable[str]:
+        return ()
+
+    def postponed(self) -> Iterable[str]:
+        return ()
 
 
 async def sent(target: MemoryTarget, value: Any) -> Outcome:

@@ -22,6 +22,7 @@ from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.delivery_hook import Call
+from reactive_kafka.verdicts.value_origins import call_off_values
 
 StorePlans = Callable[[Iterable[OffsetTracker]], Coroutine[Any, Any, bool]]
 """Commits until the group has the plans of these trackers.
@@ -157,6 +158,7 @@ class NoWorkers(ChannelWorkers):
 
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """Return the message of a record that has no verdict. There is no handler to cancel."""
+        call_off_values(tracker, index)
         return self.deliveries_of(tracker, index)
 
 

@@ -32,6 +32,7 @@ from reactive_kafka.records import RawRecord
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.verdicts.value_origins import call_off_values
 
 STRETCH_S = 0.005
 """How long a worker runs handlers before it lets other tasks run.
@@ -404,9 +405,12 @@ class WorkerPool(ChannelWorkers):
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """Cancel the handler that has a record, and do not wait for it.
 
+        So are handlers of memory channels that have values which were made of it.
+
         Returns:
             The unsettled messages of its call, or of a handler that has returned without a verdict.
         """
+        call_off_values(tracker, index)
         for worker in self._busy:
             messages = worker.messages_of(tracker, index)
             if messages:
