@@ -145,11 +145,17 @@ class MemoryChannel:
         self._hand_back_soon([message for message in kept if _is_called_off([message])])
 
     def _look_at_calls(self) -> None:
+        """End the calls of which no value is wanted: none may keep the others waiting for ever."""
         for messages in self._calls:
+            if not _are_gone(messages):
+                continue
+            first = messages[0]
             if _is_called_off(messages):
-                first = messages[0]
                 self._workers.interrupt(first.tracker, first.index)
-                self._hand_back_soon(messages)
+            else:
+                # Its partitions are others' now. It may end, as any handler of such a record.
+                self._workers.give_up(first.tracker, first.index)
+            self._hand_back_soon(messages)
 
     def _hand_back_soon(self, messages: Sequence[Message[Any]]) -> None:
         # Not at once: the record gets its verdict first, from whoever has called its values off.
@@ -163,9 +169,8 @@ class MemoryChannel:
 
     def take(self, value: MemoryRecord) -> None:
         """Have a value handled when those before it are."""
-        if self._has_called_off:
-            # A batch may have waited for records whose partitions are gone since.
-            self._look_at_calls()
+        # Partitions may be gone since the last value came.
+        self._look_at_calls()
         offset = value.offset
         index = self._tracker.deliver(range(offset, offset + 1), offset + 1)
         self._lanes.add(self._lane, (value,), index, self._clock.monotonic())
@@ -195,14 +200,19 @@ class MemoryChannel:
         self._exit(reason)
 
 
+def _are_gone(messages: Sequence[Message[Any]]) -> bool:
+    """Return whether all records are gone that these values were made of."""
+    for message in messages:
+        origins = _origins(message)
+        if not origins or not all(origin.is_gone for origin in origins):
+            return False
+    return True
+
+
 def _is_called_off(messages: Sequence[Message[Any]]) -> bool:
     """Return whether all records are gone that these values were made of, one by a verdict."""
-    of_each = [_origins(message) for message in messages]
-    origins = [origin for origins in of_each for origin in origins]
-    return (
-        all(of_each)
-        and all(origin.is_gone for origin in origins)
-        and any(origin.is_called_off for origin in origins)
+    return _are_gone(messages) and any(
+        origin.is_called_off for message in messages for origin in _origins(message)
     )
 
 
@@ -273,7 +283,10 @@ class _HandsBack:
         return acknowledger.futures.no
 
     def left(self, delivery: Delivery, why: BaseException) -> None:
-        if delivery.tracker.nack(delivery.index):
+        if isinstance(why, CalledOffError):
+            # The values behind it are still handled.
+            self._hand_back(delivery, why)
+        elif delivery.tracker.nack(delivery.index):
             self._target.settled(delivery.index, why)
 
     def _hand_back(self, delivery: Delivery, reason: BaseException) -> Future[bool]:

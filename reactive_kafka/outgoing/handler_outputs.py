@@ -363,10 +363,11 @@ def _settle(message: Message[Any], error: BaseException | None) -> None:
     if error is None:
         message.ack()
         return
+    nacks = verdicts_of(message.tracker).channel.nacks
     if isinstance(error, CalledOffError):
+        nacks.left(message, error)
         return
     _report_lost((message,), error)
-    nacks = verdicts_of(message.tracker).channel.nacks
     if isinstance(error, LeftError):
         nacks.left(message, error)
     else:

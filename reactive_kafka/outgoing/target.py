@@ -111,14 +111,14 @@ class LeftError(ChannelClosedError):
 
 
 class CalledOffError(LeftError):
-    """The record that a value was made of is poison, or was skipped: the value is not wanted.
+    """The record that a value was made of is poison, skipped or gone: the value is not wanted.
 
-    The record has its verdict by that, so whoever made the value of it does nothing.
+    The record gets its verdict otherwise, so whoever made the value of it nacks nothing.
     """
 
     def __init__(self, channel: str) -> None:
         super().__init__(channel)
         self.args = (
             f"memory channel {channel!r}: the value was called off, because the record that it was "
-            "made of is poison, or was skipped",
+            "made of is poison, was skipped, or is another member's now",
         )

@@ -867,6 +867,42 @@ async def test_a_handler_that_ignores_its_cancellation_keeps_no_other_value_wait
 
 
 @in_virtual_time
+async def test_no_stage_keeps_a_value_of_an_order_that_is_poison_at_a_later_stage() -> None:
+    app = App(
+        {
+            "incoming": {
+                "orders": {
+                    "group_id": "billing",
+                    "auto_offset_reset": "earliest",
+                    "unprocessed_record_max_age": "5s",
+                    "on_poison": "dead-letter-queue",
+                }
+            },
+            "memory": {"stage": {"max_in_flight": 1}, "last": {}},
+        }
+    )
+    calls: list[int] = []
+    passing(app)
+
+    @app.incoming("stage")
+    @app.outgoing("last")
+    async def between(order: int) -> int:
+        return order
+
+    @app.incoming("last")
+    async def downstream(order: int) -> None:
+        calls.append(order)
+        if order == 1:
+            await asyncio.Event().wait()
+
+    async with running(app) as test:
+        await send(test, 1, 2)
+        await until(lambda: committed(test) == 2, 60)
+        assert calls == [1, 2]
+        assert [one.in_flight for one in app.facts().outgoing] == [0, 0]
+
+
+@in_virtual_time
 async def test_other_values_of_a_poison_order_are_not_handled_any_more() -> None:
     app = staged(unprocessed_record_max_age="5s", on_poison="dead-letter-queue")
     calls: list[str] = []
@@ -959,6 +995,40 @@ async def test_the_handler_of_the_values_of_a_skipped_order_is_cancelled() -> No
         await until(lambda: calls == [1, 2])
         await test.settled()
         assert recorder.of(OutputLost) == []
+
+
+@pytest.mark.parametrize("how", ["seek", "stop and start"])
+@in_virtual_time
+async def test_a_handler_that_hangs_in_values_of_a_partition_that_is_gone_holds_up_no_others(
+    how: str,
+) -> None:
+    app = staged(drain_timeout="1s")
+    calls: list[int] = []
+    is_over = asyncio.Event()
+    ended: list[int] = []
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        calls.append(order)
+        if calls == [1]:
+            await is_over.wait()
+            ended.append(order)
+
+    async with running(app) as test:
+        await send(test, 1)
+        await until(lambda: calls == [1])
+        if how == "seek":
+            await app.channel("orders").seek(tp(), 1)
+        else:
+            await app.channel("orders").stop()
+            await app.channel("orders").start()
+        await send(test, 2)
+        await until(lambda: 2 in calls, 60)
+        await until(lambda: committed(test) == 2, 60)
+        assert of_stage(test).in_flight == 0
+        is_over.set()
+        await until(lambda: ended == [1])
 
 
 @in_virtual_time

@@ -99,6 +99,9 @@ class ChannelWorkers:
         """
         return []
 
+    def give_up(self, tracker: OffsetTracker, index: int) -> None:
+        """Do not wait for the handler that has a record: others get its lane and its place."""
+
     @property
     def waits_for_outage(self) -> bool:
         """Whether a handler failed because a service is away, and waits for its next call."""

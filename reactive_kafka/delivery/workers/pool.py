@@ -418,6 +418,14 @@ class WorkerPool(ChannelWorkers):
                 return messages
         return self._returned.find(tracker, index)
 
+    def give_up(self, tracker: OffsetTracker, index: int) -> None:
+        """Do not wait for the handler that has a record: others get its lane and its place."""
+        for worker in self._busy:
+            messages = worker.messages_of(tracker, index)
+            if messages and not worker.is_abandoned:
+                self._replace(worker, messages[0])
+                return
+
     def _cancel(self, worker: Worker, message: Delivery) -> None:
         if worker.state in PARKED_WORKERS:
             # No handler runs. The verdict itself ends the wait for the next attempt.
@@ -432,7 +440,7 @@ class WorkerPool(ChannelWorkers):
         )
 
     def _replace(self, worker: Worker, message: Delivery) -> None:
-        """Abandon a worker whose interrupted handler has not ended.
+        """Abandon a worker whose handler is not waited for.
 
         Its lane goes to others after the verdict on *message*.
         """
