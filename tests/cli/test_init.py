@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from reactive_kafka.cli.new_project.project_names import names_of
 from tests.cli.inside import cli_in
@@ -72,6 +75,8 @@ def test_what_exists_is_refused_and_left_alone(existing: str, tmp_path: Path) ->
         ("match", "match_service"),
         ("tests", "tests_service"),
         ("reactive-kafka", "reactive_kafka_service"),
+        ("click", "click_service"),
+        ("pydantic-core", "pydantic_core_service"),
         ("Café", "cafe"),
     ],
 )
@@ -80,6 +85,29 @@ def test_a_module_name_is_made_from_the_folder(folder: str, module: str) -> None
     assert names is not None
     assert names.module == module
     assert names.module.isidentifier()
+
+
+def test_a_project_hides_no_package_that_it_and_its_tests_import() -> None:
+    needed: set[str] = set()
+    found = ["reactive-kafka", "pytest"]
+    while found:
+        name = canonicalize_name(found.pop())
+        if name not in needed:
+            needed.add(name)
+            wanted = map(Requirement, requires(name) or ())
+            found += [
+                one.name
+                for one in wanted
+                if one.marker is None or one.marker.evaluate({"extra": ""})
+            ]
+    modules = {
+        module
+        for module, distributions in packages_distributions().items()
+        if module.isidentifier() and needed.intersection(map(canonicalize_name, distributions))
+    }
+    assert {"pytest", "pydantic", "aiokafka"} <= modules
+    made = {module: names_of(module) for module in modules}
+    assert [module for module, names in made.items() if names and names.module == module] == []
 
 
 @pytest.mark.parametrize("folder", ["---", "日本", " "])

@@ -8,7 +8,38 @@ import sys
 import unicodedata
 from dataclasses import dataclass
 
-_TAKEN = frozenset(sys.stdlib_module_names) | {"reactive_kafka", "tests", "test", "conftest"}
+_IMPORTED = frozenset(
+    [
+        "_pytest",
+        "aiokafka",
+        "annotated_types",
+        "anyio",
+        "async_timeout",
+        "click",
+        "h11",
+        "idna",
+        "iniconfig",
+        "msgspec",
+        "packaging",
+        "pluggy",
+        "prometheus_client",
+        "py",
+        "pydantic",
+        "pydantic_core",
+        "pygments",
+        "pytest",
+        "pytest_asyncio",
+        "starlette",
+        "typing_extensions",
+        "typing_inspection",
+        "uvicorn",
+        "uvloop",
+    ]
+)
+"""What this package and pytest import: a module of the project would be found instead of it."""
+_TAKEN = (
+    frozenset(sys.stdlib_module_names) | _IMPORTED | {"reactive_kafka", "tests", "test", "conftest"}
+)
 
 
 @dataclass(frozen=True, slots=True)
