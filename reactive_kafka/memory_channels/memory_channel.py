@@ -6,6 +6,7 @@ import asyncio
 from asyncio import Future
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from itertools import count
 from typing import Any, cast
 
 from reactive_kafka.channel.blueprint import MakeWorkers
@@ -50,8 +51,9 @@ class MemoryChannel:
         self._target = target
         # The application settles values after their handlers have returned.
         self._keeps = settings.ack == "manual"
-        # The messages of each call that runs.
-        self._calls: list[Sequence[Message[Any]]] = []
+        # The number of each call that runs -> its messages.
+        self._calls: dict[int, Sequence[Message[Any]]] = {}
+        self._call_numbers = count()
         # Values have been called off.
         self._has_called_off = False
         clock = services.clock
@@ -101,7 +103,8 @@ class MemoryChannel:
             for message in messages:
                 for origin in _origins(message):
                     origin.begin(now)
-            self._calls.append(messages)
+            call_number = next(self._call_numbers)
+            self._calls[call_number] = messages
             kept: Sequence[Message[Any]] = ()
             try:
                 result = await call(given)
@@ -109,7 +112,7 @@ class MemoryChannel:
                     kept = [message for message in messages if is_open(message)]
                 return result
             finally:
-                self._calls = [one for one in self._calls if one is not messages]
+                del self._calls[call_number]
                 self._returned(messages, kept)
 
         return called
@@ -146,7 +149,7 @@ class MemoryChannel:
 
     def _look_at_calls(self) -> None:
         """End the calls of which no value is wanted: none may keep the others waiting for ever."""
-        for messages in self._calls:
+        for messages in tuple(self._calls.values()):
             if not _are_gone(messages):
                 continue
             first = messages[0]
