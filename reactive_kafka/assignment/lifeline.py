@@ -58,6 +58,8 @@ class Lifeline:
         self._timer: asyncio.TimerHandle | None = None
         # When the session ended; monotonic.
         self.over_since: float | None = None
+        # That the session is over was reported, and not yet that the group answers again.
+        self._has_told = False
 
     def begin(self, consumer: Consumer) -> None:
         """Watch the session of a client that has started, until :meth:`end`."""
@@ -102,6 +104,7 @@ class Lifeline:
             self._workers.suspended()
         if self.over_since is None:
             self.over_since = self._clock.monotonic() + left_s
+            self._has_told = True
             self._context.observer.on(SessionOver(channel=self._context.channel))
 
     def _resume(self) -> None:
@@ -111,10 +114,18 @@ class Lifeline:
             if partition.state in BEGUN and lane is not None and lane.revoked:
                 lane.change("retain")
                 self._lanes.offer(lane)
-        if self.over_since is not None:
-            self.over_since = None
-            self._context.observer.on(SessionUp(channel=self._context.channel))
+        self.over_since = None
+        self.group_answers()
         self._resumed()
+
+    def group_answers(self) -> None:
+        """Report the end of a session's outage, if its beginning was reported.
+
+        The client that notices the end may be another one than the client whose session was over.
+        """
+        if self._has_told:
+            self._has_told = False
+            self._context.observer.on(SessionUp(channel=self._context.channel))
 
     def not_ready(self, now: float) -> str | None:
         """Why no record is handled; None: records are."""

@@ -328,6 +328,7 @@ class ChannelConsumer:
 
     def _joined(self) -> None:
         self.catch_up.begins()
+        self.lifeline.group_answers()
         # A poll that is waiting asks for no partition of the new assignment.
         self.connection.wake()
         self.signals.joined()

@@ -306,3 +306,17 @@ async def test_the_session_of_a_client_that_was_replaced_suspends_nothing(how: s
         took_s = now() - restarted_at
         assert took_s < 33, "thirty records of a second each"
         assert not recorder.of(SessionOver)
+
+
+@in_virtual_time
+async def test_that_the_group_answers_again_is_told_also_if_another_client_hears_it() -> None:
+    began, recorder = list[tuple[float, int]](), Recorder()
+    async with running(slow_app(began, recorder)) as test:
+        await send(test, *[b""] * 30)
+        await until(lambda: len(began) == 3)
+        test.broker.cut_off("billing", member_of(test.broker))
+        await until(lambda: recorder.of(SessionOver), 30)
+        test.broker.fail_next("poll", TransientBrokerError("the client is broken"))
+        await test.settled(timeout=100)
+        assert len(recorder.of(SessionOver)) == len(recorder.of(SessionUp)) == 1
+        assert facts(test).not_ready == ()
