@@ -71,7 +71,7 @@ class Ages:
 
         Args:
             first: The arrival number of the first record in the window.
-            started: When handlers got the records of the window, by the monotonic clock.
+            started: When handlers got them, by the monotonic clock; there may be more behind them.
         """
         until = first + count
         now = self._clock.wall()

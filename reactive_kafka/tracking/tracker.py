@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
+from operator import sub
 from typing import Protocol
 
 from reactive_kafka.records import RawRecord, TopicPartition
@@ -33,6 +34,7 @@ NOT_STARTED = -1.0
 """The start of a record that no handler has got."""
 
 _NOT_STARTED = array("d", [NOT_STARTED])
+_NOT_MOVED = array("f", [0.0])
 
 HANDED_OVER = 255
 """The number of clock stops of a record that was handed over, whose clock never runs again. Other
@@ -57,7 +59,7 @@ class WindowListener(Protocol):
 
         Args:
             first: The arrival number of the first of them.
-            started: When handlers got the records of the window.
+            started: When handlers got these records; there may be more behind them.
         """
 
 
@@ -85,6 +87,7 @@ class OffsetTracker:
         "_at_verdict",
         "_book",
         "_had",
+        "_moved",
         "_stopped_since",
         "_unsettled_before",
         "_unsettled_indexes",
@@ -156,6 +159,8 @@ class OffsetTracker:
         # True if the first of the records that started in order is also the oldest one. A clock
         # that was stopped ends that, until the window is empty.
         self.ages_in_order = True
+        # By how much the starts of the window's records were moved on, in seconds. None: none was.
+        self._moved: array[float] | None = None
 
         # -- the run of a worker
         self.run_first = -1
@@ -221,6 +226,8 @@ class OffsetTracker:
             self.flags.extend(bytes(count))
             self.started.extend(_NOT_STARTED * count)
             self.clock_stops.extend(bytes(count))
+            if self._moved is not None:
+                self._moved.extend(_NOT_MOVED * count)
             self.position = offsets[-1] + 1
         self.position = max(self.position, next_offset)
         return first
@@ -240,17 +247,26 @@ class OffsetTracker:
             return
         done = len(flags) - len(flags.lstrip(b"\x01"))
         if self.ages is not None:
-            self.ages.passed(self.base, self.started, done)
+            self.ages.passed(self.base, self._first_starts(done), done)
         del flags[:done]
         del self.started[:done]
         del self.clock_stops[:done]
+        if self._moved is not None:
+            del self._moved[:done]
         if not flags:
             self.ages_in_order = True
+            self._moved = None
         self.base += done
         self.settled_before += done
         self.offsets.forget_before(self.base)
         if self._had:
             self._had = {index: None for index in self._had if index >= self.base}
+
+    def _first_starts(self, count: int) -> array[float]:
+        """When handlers got the first *count* records at least, whatever their clocks did since."""
+        if self._moved is None:
+            return self.started
+        return array("d", map(sub, self.started[:count], self._moved))
 
     def close(self) -> None:
         """End the assignment: nothing is tracked any more, and every later verdict is refused."""
@@ -268,6 +284,7 @@ class OffsetTracker:
         self.started = array("d")
         self.clock_stops = bytearray()
         self._stopped_since = {}
+        self._moved = None
         self.offsets = RecordOffsets()
         self.sizes = None
         self._at_verdict = {}
@@ -286,6 +303,8 @@ class OffsetTracker:
         place = first - self.base
         if place >= 0:
             self.started[place : place + count] = array("d", [now]) * count
+            if self._moved is not None:
+                self._moved[place : place + count] = _NOT_MOVED * count
 
     def has_started(self, index: int) -> bool:
         """Return whether a handler has a record of the window, or the application kept it."""
@@ -311,7 +330,7 @@ class OffsetTracker:
         self.catch_up()
         place = index - self.base
         if place >= 0:
-            self.started[place] = NOT_STARTED
+            self.start_range(index, 1, NOT_STARTED)
             self.clock_stops[place] = 0
             self.in_order = False
 
@@ -353,7 +372,11 @@ class OffsetTracker:
             stopped_since = self._stopped_since.pop(index, now)
             if self.started[place] == NOT_STARTED:
                 continue
-            self.started[place] += max(0.0, now - stopped_since)
+            moved_s = max(0.0, now - stopped_since)
+            self.started[place] += moved_s
+            if self._moved is None:
+                self._moved = _NOT_MOVED * len(self.flags)
+            self._moved[place] += moved_s
             self.ages_in_order = False
             if index == self.run_at:
                 self.run_since = self.started[place]
@@ -409,8 +432,9 @@ class OffsetTracker:
             return
         self._start_run(first, until)
         self._settle_window(first, until)
-        if since != NOT_STARTED:
-            self.start_range(until, 1, since)
+        place = until - self.base
+        if since != NOT_STARTED and place >= 0:
+            self.started[place] = since
 
     def catch_up(self) -> None:
         """Bring the window up to where the run is. Call it before reading the window."""

@@ -61,6 +61,26 @@ async def test_batches_iteration_and_what_fails_are_timed_as_well() -> None:
     assert found.delivery_delays.sum_s / 50 == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.parametrize("orders", KINDS[:3], ids=str)
+@in_virtual_time
+async def test_what_comes_after_the_first_call_of_a_handler_is_no_part_of_the_delay(
+    orders: dict[str, Any],
+) -> None:
+    app = make_app(retry={"max_attempts": 3, "backoff": "60s", "max_backoff": "60s"}, **orders)
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.attempt < 3:
+            raise ValueError("not yet")
+
+    async with running(app) as test:
+        await send(test, b"")
+        await test.settled(timeout=300)
+        found = facts(test)
+    assert found.record_ages.sum_s > 60
+    assert found.delivery_delays.sum_s == pytest.approx(0.0, abs=0.1)
+
+
 @in_virtual_time
 async def test_an_ack_that_comes_when_nothing_else_happens_is_timed_within_a_tenth_of_a_second() -> (
     None

@@ -7,6 +7,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -92,6 +93,47 @@ def test_a_delay_ends_when_the_handler_gets_the_record_and_an_age_when_it_is_set
     timed.clock.advance(10.0)
     timed.settle(0, 1, start=False)
     assert (timed.times.delays.sum_s, timed.times.ages.sum_s) == (3.0, 13.0)
+
+
+@given(st.lists(st.floats(0, 1000), min_size=2, max_size=5), st.booleans(), st.data())
+def test_a_delay_stays_what_it_was_however_long_clocks_stand_after_it(
+    waits_s: list[float], in_run: bool, data: st.DataObject
+) -> None:
+    timed = Timed([2.0] * len(waits_s))
+    tracker, clock = timed.tracker, timed.clock
+    if in_run:
+        tracker.begin_run(0, clock.monotonic())
+    started_s = 0.0
+    for index, wait_s in enumerate(waits_s):
+        delay_s = clock.monotonic() - 100.0
+        if in_run:
+            tracker.run_at, tracker.run_since = index, clock.monotonic()
+        else:
+            tracker.start_range(index, 1, clock.monotonic())
+        for _ in range(data.draw(st.integers(0, 2))):
+            tracker.stop_clock([index], clock.monotonic())
+            clock.advance(wait_s)
+            tracker.start_clock([index], clock.monotonic())
+        if in_run and data.draw(st.booleans()):
+            # Its handler has failed, and is called again in place after a while.
+            tracker.end_run(index, tracker.run_since)
+            tracker.stop_clock([index], clock.monotonic())
+            clock.advance(wait_s)
+            tracker.start_clock([index], clock.monotonic())
+            tracker.settle(index)
+            tracker.begin_run(index + 1, clock.monotonic())
+        elif in_run:
+            tracker.end_run(index + 1)
+            tracker.begin_run(index + 1, clock.monotonic())
+        if data.draw(st.booleans()):
+            tracker.deliver([tracker.position], 0)
+        tracker.compact()
+        started_s += 2.0 + delay_s
+    for index in range(len(waits_s)):
+        tracker.settle(index)
+        # What leaves the window at once may be counted as one.
+        tracker.compact()
+    assert timed.times.delays.sum_s == pytest.approx(started_s, abs=0.01)
 
 
 def test_what_is_settled_behind_an_unsettled_record_counts_with_it() -> None:

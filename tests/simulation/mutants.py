@@ -1878,7 +1878,7 @@ MUTANTS = (
     Mutant(
         "a record ages while it waits for what is not its handler",
         "tracking/tracker.py",
-        "            self.started[place] += max(0.0, now - stopped_since)\n",
+        "            self.started[place] += moved_s\n",
         "",
         "outages",
     ),
