@@ -5,6 +5,7 @@ end.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from reactive_kafka.errors import (
     CommitStrategyError,
     NotOwnerError,
     OutcomeUnknownError,
+    PositionsRefusedError,
 )
 from reactive_kafka.errors import TransientBrokerError as Transient
 from reactive_kafka.events import CommitFailed
@@ -139,6 +141,30 @@ async def test_a_failed_commit_at_an_ack_is_tried_again_soon_and_then_less_often
     ]
     assert waits == [BACKOFF.wait_s(attempt) for attempt in range(7)]
     assert bench.confirmed == [1]
+
+
+@in_virtual_time
+async def test_after_a_commit_that_was_stored_the_next_failure_is_tried_again_as_soon_as_the_first() -> (
+    None
+):
+    away = Transient("no coordinator")
+    bench = Bench(LatestCommits(100.0), *[away] * 7, None, away)
+    bench.broker.latency_s = 0.0
+    async with bench.running():
+        bench.settle(request=True)
+        await until(lambda: bench.confirmed == [1], 60)
+        await asyncio.sleep(60)
+        bench.settle(request=True)
+        await until(lambda: bench.confirmed == [1, 2], 60)
+    assert bench.at()[-1] - bench.at()[-2] == pytest.approx(BACKOFF.wait_s(0))
+
+
+@in_virtual_time
+async def test_a_commit_of_which_nothing_was_stored_is_no_sign_that_commits_are_in_time() -> None:
+    bench = Bench(ThrottledCommits(5.0), PositionsRefusedError({A: Transient("no right")}))
+    bench.settle()
+    assert not await bench.committer.commit()
+    assert bench.committer.stored_at == -math.inf
 
 
 @in_virtual_time
@@ -341,6 +367,16 @@ async def test_nothing_is_tried_again_for_partitions_that_are_not_ours_any_more(
     assert not (await bench.flushed(5.0))[0]
     assert bench.broker.positions == [1]
     assert not bench.committer.is_owner
+
+
+@in_virtual_time
+async def test_the_next_assignment_is_ours_whatever_was_refused_of_the_one_before() -> None:
+    bench = Bench(ThrottledCommits(5.0), NotOwnerError("the member is out"))
+    bench.settle()
+    assert not (await bench.flushed(5.0))[0]
+    assert not bench.committer.is_owner
+    bench.committer.begin_assignment()
+    assert bench.committer.is_owner, "or its revocation would be told as a loss"
 
 
 @in_virtual_time

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reactive_kafka import TopicPartition
 from reactive_kafka.commit.strategy import LatestCommits, Progress, ThrottledCommits
 from reactive_kafka.commit.uncommitted import AT_ANY_MOMENT, TELL_AFTER_S, UncommittedBound
 
@@ -190,7 +191,28 @@ def test_it_is_told_once_it_has_lasted() -> None:
     since = partition.now
     told = partition.bound.not_ready
     assert told(since + TELL_AFTER_S / 2) is None
-    assert "max_uncommitted = 20" in str(told(since + TELL_AFTER_S))
+    assert told(since + TELL_AFTER_S) == (
+        "nothing is fetched: 20 offsets are settled and not committed (max_uncommitted = 20)"
+    )
+
+
+def test_of_refused_partitions_those_at_the_bound_are_told_and_counted() -> None:
+    refused = {TopicPartition("orders", number): 10 * number for number in range(4)}
+    bound = UncommittedBound(
+        20,
+        ThrottledCommits(1.0),
+        lambda: (0, 0),
+        lambda: None,
+        lambda: None,
+        lambda: 0.0,
+        lambda: refused,
+        is_strict=True,
+    )
+    assert bound.held_back() == {TopicPartition("orders", 2), TopicPartition("orders", 3)}
+    assert bound.not_ready(0.0) == (
+        "nothing is fetched of orders-2, orders-3: "
+        "50 offsets are settled and not committed (max_uncommitted = 20)"
+    )
 
 
 def test_while_a_commit_is_on_its_way_the_partitions_are_looked_through_a_few_times_a_second_only() -> (

@@ -55,3 +55,15 @@ def test_the_bytes_in_flight_are_those_of_the_records_that_are_not_settled(
             break
     tracker.close()
     assert tracker.unsettled_bytes() == 0
+
+
+def test_sizes_that_nobody_asks_for_are_kept_for_the_window_only() -> None:
+    """With ``batch_max_bytes`` alone no poll asks for the bytes in flight."""
+    tracker = OffsetTracker(TopicPartition("orders", 0), 0)
+    for poll in range(100):
+        deliver(tracker, [7] * 10)
+        tracker.settle_range(0, 10 * poll + 5)
+    assert tracker.committable == 995
+    assert tracker.sizes is not None
+    assert len(tracker.sizes._sizes) <= 20
+    assert list(tracker.sizes.of(995, 5)) == [7] * 5

@@ -257,6 +257,17 @@ def test_a_verdict_takes_only_records_out_of_the_lane_that_wait_there() -> None:
     assert left == [1, 2]
 
 
+def test_what_was_put_back_is_forgotten_once_it_has_left_the_window() -> None:
+    tracker = tracker_with([0])
+    for index in range(100):
+        tracker.start_range(index, 1, 3.0)
+        tracker.put_back(index, lambda _: None)
+        tracker.deliver([index + 1], index + 2)
+        tracker.settle(index)
+    assert tracker.committable == 100
+    assert len(tracker._had) <= 1
+
+
 def test_the_highest_position_passes_what_is_unsettled() -> None:
     tracker = tracker_with([5, 6, 9], position=5)
     assert tracker.highest == 5
