@@ -31,6 +31,7 @@ from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, settle_down, until
 from tests.config.values import assigned_partition, dead_letter_settings, delayed_retry_settings
 from tests.failure.samples import failed
+from tests.simulation.held import timers
 
 DEAD, RETRY = "dead-letter-topic-orders", "orders_retry_1000"
 PLAIN = WriteLetter(
@@ -419,6 +420,30 @@ async def test_a_topic_that_was_deleted_is_created_again() -> None:
 
 
 @in_virtual_time
+async def test_a_topic_that_is_deleted_now_and_then_is_created_as_soon_as_the_first_time() -> None:
+    took = list[float]()
+    async with running(MemoryBroker(auto_create=False)) as it:
+        await it.letters.write(PLAIN)
+        for _ in range(10):
+            await asyncio.sleep(20)
+            it.broker.delete_topic(DEAD)
+            began = now()
+            await it.letters.write(PLAIN)
+            took.append(now() - began)
+    assert max(took) <= took[0] + 1, took
+
+
+@in_virtual_time
+async def test_a_letter_that_is_written_leaves_no_timer_behind() -> None:
+    """At its time it would have the topics looked at, by a connection of its own."""
+    async with running() as it:
+        for _ in range(3):
+            await it.letters.write(PLAIN)
+        left = timers(asyncio.get_running_loop())
+        assert not [name for name in left if "letter_topics" in name], left
+
+
+@in_virtual_time
 async def test_what_could_be_read_can_be_written_whatever_a_producers_default_is() -> None:
     async with running() as it:
         await asyncio.wait_for(
@@ -490,6 +515,21 @@ async def test_a_letter_that_does_not_fit_is_tried_on_without_haste_and_named() 
         assert not writing.done()
         await writing
         assert it.reasons == ""
+
+
+@in_virtual_time
+async def test_a_letter_is_refused_since_its_first_refusal_and_not_since_it_waits() -> None:
+    async with running() as it:
+        await it.letters.write(PLAIN)
+        it.broker.topic_away(DEAD)
+        writing = asyncio.create_task(it.letters.write(PLAIN))
+        await asyncio.sleep(60)
+        it.broker.fail_next("send", RejectedRecordError("too large"), times=10**4, of=DEAD)
+        it.broker.topic_back(DEAD)
+        await until(lambda: "is refused" in it.reasons, 20)
+        assert it.reasons == f"a record is refused by {DEAD!r} for 0 s: too large"
+        await it.letters.stop()
+        await asyncio.wait([writing])
 
 
 @in_virtual_time
