@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, Message, Record
+from reactive_kafka import App, Batch, Later, Message, Record, TransientBrokerError
 from reactive_kafka.events import HandlerAbandoned, PoisonSettled, RecordPoisoned
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
@@ -312,6 +312,31 @@ async def test_a_record_that_is_tried_again_for_long_is_named_by_readiness() -> 
         is_away = False
         await test.settled()
         assert test.app.health().status == "UP"
+
+
+@pytest.mark.parametrize(
+    "first", [Later("5s"), TransientBrokerError("the broker is away")], ids=["later", "outage"]
+)
+@in_virtual_time
+async def test_why_a_record_waited_at_first_is_not_told_while_it_is_tried_again_for_a_failure(
+    first: Exception,
+) -> None:
+    retry = {"max_attempts": 1000, "backoff": "1s", "max_backoff": "1s"}
+    app, calls = make_app(unprocessed_record_max_age="60s", retry=retry), list[bytes]()
+
+    @app.incoming("orders")
+    async def handler(order: bytes) -> None:
+        calls.append(order)
+        raise first if len(calls) == 1 else ValueError("the remote is away")
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: len(calls) >= 10, 60)
+        assert test.app.health().ready.status == "UP"
+        assert facts(test).postponed == ()
+        await asyncio.sleep(350)
+        (reason,) = facts(test).not_ready
+        assert "orders-0 offset 0 has failed for" in reason
 
 
 @pytest.mark.parametrize("where", ["after the first value", "after a send", "beside a send"])
