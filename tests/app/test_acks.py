@@ -18,7 +18,7 @@ import pytest
 from reactive_kafka import Batch, ChannelClosedError, Message, NotOwnerError, TransientBrokerError
 from reactive_kafka.events import HandlerFailed
 from reactive_kafka.testing import NotSettledError
-from tests.app.handlers import keep_messages
+from tests.app.handlers import keep_messages, note_offsets
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -473,3 +473,16 @@ async def test_a_message_that_was_forged_or_is_to_leave_the_process_settles_noth
         assert await copy.copy(kept[0]).ack() is True
         assert await kept[0].ack() is False
         await until(lambda: committed(test) == 1)
+
+
+@in_virtual_time
+async def test_acks_count_though_their_partition_is_read_from_elsewhere_before_anybody_asks() -> (
+    None
+):
+    app, seen = make_app(), list[int]()
+    note_offsets(app, seen)
+    async with running(app) as test:
+        await send(test, *[b""] * 5)
+        await until(lambda: len(seen) == 5)
+        await app.channel("orders").seek(tp(), "end")
+        assert facts(test).totals[tp()].acked == 5

@@ -12,6 +12,7 @@ import pytest
 from reactive_kafka import App, FatalBrokerError, Message, TransientBrokerError
 from reactive_kafka.events import BrokerAvailable, BrokerUnavailable
 from reactive_kafka.testing import FakeClock, run_in_virtual_time
+from tests.app.handlers import take_all
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -259,3 +260,27 @@ async def test_a_reason_that_changes_in_an_outage_is_told_and_readiness_has_the_
         "not authorised",
     ]
     assert len(recorder.of(BrokerAvailable)) == 1
+
+
+@in_virtual_time
+async def test_after_an_outage_a_client_has_time_to_hear_from_its_group() -> None:
+    recorder = Recorder()
+    app = make_app(recorder, session_timeout_ms=6000, max_poll_interval_ms=30_000)
+    take_all(app)
+    async with running(app) as test:
+        await send(test, b"")
+        await test.settled()
+        (member,) = test.broker.members("billing")
+        test.broker.cut_off("billing", member)
+        test.broker.down = True
+        await asyncio.sleep(300)
+        test.broker.down = False
+        await asyncio.sleep(20)
+        test.broker.heal("billing")
+        await send(test, b"")
+        await test.settled(timeout=60)
+    assert not [
+        event.reason
+        for event in recorder.of(BrokerUnavailable)
+        if "has not heard from its group" in event.reason
+    ]

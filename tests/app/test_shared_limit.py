@@ -357,3 +357,33 @@ async def test_whatever_happens_to_the_channels_the_limit_holds_and_no_slot_is_l
         await test.settled(timeout=60)
     assert calls.most == slots
     assert {name: len(offsets) - 5 for name, offsets in handled.items()} == sent
+
+
+@in_virtual_time
+async def test_a_batch_that_is_paused_as_its_turn_comes_keeps_no_slot() -> None:
+    app, calls = limited_app(1, batch_max_wait="100ms")
+
+    @app.incoming("upload")
+    async def upload(message: Message[bytes]) -> None:
+        await calls.call("upload", 5.0)
+        # Its slot is given on at once, and this comes before the worker that is to have it.
+        asyncio.get_running_loop().call_soon(app.channel("recalc").pause)
+
+    @app.incoming("recalc")
+    async def recalc(batch: Batch[bytes]) -> None:
+        await calls.call("recalc")
+
+    @app.incoming("reports")
+    async def reports(message: Message[bytes]) -> None:
+        await calls.call("reports")
+
+    async with running(app) as test:
+        await send_all(test, 1, "upload")
+        await until(lambda: calls.now["upload"] == 1)
+        await send_all(test, 1, "recalc")
+        await asyncio.sleep(10)
+        assert calls.began == ["upload"]
+        await send_all(test, 1, "reports")
+        await until(lambda: "reports" in calls.began, 10)
+        test.app.channel("recalc").resume()
+        await until(lambda: "recalc" in calls.began, 10)

@@ -14,9 +14,10 @@ from reactive_kafka import App, Message, TopicPartition
 from reactive_kafka.errors import CorruptRecordError, FatalBrokerError, TransientBrokerError
 from reactive_kafka.events import ReadFailed, UnreadableSkipped
 from reactive_kafka.testing import MemoryBroker, TestApp
-from tests.app.handlers import note_places
+from tests.app.handlers import note_places, take_all
 from tests.app.helpers import (
     Recorder,
+    committed,
     facts,
     in_virtual_time,
     inside,
@@ -396,3 +397,17 @@ async def test_a_channel_that_restarts_goes_on_when_it_can_be_read() -> None:
         test.broker.mend(tp(0))
         await until(lambda: [offset for _, offset in handled] == [0, 1, 2, 3, 4, 5])
         assert is_ready(app)
+
+
+@in_virtual_time
+async def test_where_a_log_ends_is_asked_again_when_it_was_cut_off() -> None:
+    app = make_app(auto_offset_reset="latest", commit_interval="1s")
+    take_all(app)
+    async with running(app) as test:
+        await send(test, *[b""] * 10)
+        await until(lambda: committed(test) == 10)
+        test.broker.truncate(tp(), 4)
+        await until(lambda: facts(test).partitions[0].position == 4, 60)
+        await asyncio.sleep(10)
+        (partition,) = facts(test).partitions
+        assert (partition.log_end, partition.lag) == (4, 0)

@@ -93,3 +93,10 @@ async def test_a_client_that_is_replaced_while_its_session_is_over_leaves_no_tim
     await asyncio.sleep(60)
     assert lane_of(partitions, A).state == "open"
     assert lifeline.over_since is None
+
+
+@in_virtual_time
+async def test_how_long_a_session_has_been_over_is_counted_from_its_end() -> None:
+    lifeline, _, _ = watching(-5.0)
+    assert "the session has been over for 5 s" in str(lifeline.not_ready(now()))
+    lifeline.end()

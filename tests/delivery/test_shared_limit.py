@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reactive_kafka.delivery.workers.shared_limit import SharedLimit
+from reactive_kafka.delivery.workers.slots import ChannelSlots
 
 
 class Channel:
@@ -48,3 +49,17 @@ def test_a_channel_that_has_no_use_for_a_slot_leaves_it_to_the_next() -> None:
     # Nobody waits any more, so the slot is free.
     limit.give_back()
     assert limit.take(Channel())
+
+
+def test_a_channel_that_ends_while_it_waits_is_offered_nothing_more() -> None:
+    limit = SharedLimit("database", 1)
+    limit.take(Channel())
+    ends, other = ChannelSlots(limit), Channel()
+    assert not ends.take()
+    assert ends.waits
+    limit.take(other)
+    ends.close()
+    assert not ends.waits
+    assert not limit.has_queued(ends)
+    limit.give_back()
+    assert other.got == 1
