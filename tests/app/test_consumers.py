@@ -128,7 +128,12 @@ async def test_connections_without_a_partition_are_told_once_and_shown_until_the
         test.broker.create_topic("orders", 3)
         await until(lambda: facts(test).warnings == (), 60)
         await spread(test, 3)
-    assert len(recorder.of(ConsumersIdle)) == 1
+        assert len(recorder.of(ConsumersIdle)) == 1
+        # The same number again, after a time without: that is news.
+        test.broker.delete_topic("orders")
+        test.broker.create_topic("orders", 1)
+        await until(lambda: facts(test).warnings == (text,), 60)
+    assert [event.text() for event in recorder.of(ConsumersIdle)] == [text] * 2
 
 
 @in_virtual_time

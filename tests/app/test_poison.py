@@ -14,6 +14,7 @@ import pytest
 from reactive_kafka import App, Batch, Later, Message, Record, TransientBrokerError
 from reactive_kafka.events import HandlerAbandoned, PoisonSettled, RecordPoisoned
 from reactive_kafka.testing import TestApp
+from tests.app.handlers import keep_messages
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -312,6 +313,24 @@ async def test_a_record_that_is_tried_again_for_long_is_named_by_readiness() -> 
         is_away = False
         await test.settled()
         assert test.app.health().status == "UP"
+
+
+@in_virtual_time
+async def test_a_message_that_is_kept_does_not_age_in_the_next_outage_either() -> None:
+    app, held = make_app(ack="manual", unprocessed_record_max_age="60s"), list[Message[bytes]]()
+    keep_messages(app, held)
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: held)
+        for _ in range(2):
+            test.broker.down = True
+            await asyncio.sleep(100)
+            test.broker.down = False
+            await asyncio.sleep(10)
+            assert facts(test).poison == ()
+            assert facts(test).state == "running"
+        # Its clock runs again: it is found.
+        await until(lambda: facts(test).poison != (), 60)
 
 
 @pytest.mark.parametrize(

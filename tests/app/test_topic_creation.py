@@ -185,6 +185,20 @@ def test_a_topic_that_no_channel_uses_is_warned_of() -> None:
     assert warning.endswith("create = true: has no effect: no channel reads or writes it")
 
 
+def test_the_topics_of_letters_and_retries_are_used() -> None:
+    orders = {
+        **ORDERS,
+        "failure_strategy": "delayed-retry-topic",
+        "delayed_retry": {"topics": ["orders_retry_1000"]},
+        "dead_letter_queue": {"topic": "orders-letters"},
+    }
+    created = {"create": True}
+    topics = {"orders_retry_1000": created, "orders-letters": created}
+    app = App({"incoming": {"orders": orders}, "topics": topics})
+    take_all(app)
+    assert not [one for one in app.plan.warnings if "create" in one]
+
+
 def test_what_is_no_boolean_is_refused() -> None:
     app = App({"incoming": {"orders": ORDERS}, "topics": {"orders": {"create": "yes, please"}}})
     with pytest.raises(ValueError, match=r"\[topics.orders\] create = 'yes, please'"):

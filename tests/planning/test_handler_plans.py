@@ -1015,6 +1015,11 @@ def test_room_that_was_chosen_stays_as_chosen() -> None:
     assert fitted(batching(batch_max_records=500, max_in_flight=600)).settings.max_in_flight == 600
 
 
+def test_room_for_one_batch_of_each_worker_is_enough() -> None:
+    app = batching(batch_max_records=300, concurrency=2, max_in_flight=600)
+    assert fitted(app).settings.max_in_flight == 600
+
+
 def test_room_that_never_lets_the_batches_of_all_workers_fill_is_an_error() -> None:
     (problem,) = problems_of(batching(batch_max_records=500, concurrency=2, max_in_flight=600))
     assert "max_in_flight = 600 never lets a batch fill; set it to 1000 at least" in problem

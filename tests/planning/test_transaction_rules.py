@@ -76,8 +76,9 @@ def test_all_channels_of_a_handler_have_the_same_id() -> None:
     )
 
 
-def test_channels_with_the_same_id_have_the_same_client() -> None:
-    told = problem(app_with(invoices=INVOICES, audit={**INVOICES, "request.timeout.ms": 1000}))
+@pytest.mark.parametrize("other", [{"request.timeout.ms": 1000}, {"send_timeout": "7s"}], ids=str)
+def test_channels_with_the_same_id_have_the_same_client(other: dict[str, Any]) -> None:
+    told = problem(app_with(invoices=INVOICES, audit={**INVOICES, **other}))
     assert "[outgoing.audit] transactional_id = 'billing'" in told
     assert "channel 'invoices' has the same id, but other client properties" in told
 
