@@ -12,7 +12,7 @@ from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats import FormatError
 from reactive_kafka.formats.user_objects import load_function
-from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.verdicts.delivery import Delivery, is_called_again
 from reactive_kafka.verdicts.message import Message, new_message
 
 Filter = Callable[[Message[Any]], object]
@@ -38,7 +38,7 @@ def undecoded_message(delivery: Delivery) -> Message[bytes | None]:
     undecoded: Message[bytes | None] = new_message(
         record.value, record, delivery.tracker, delivery.index
     )
-    if isinstance(delivery, Message):
+    if isinstance(delivery, Message) and is_called_again(delivery):
         undecoded.attempt = delivery.attempt
     return undecoded
 
@@ -88,13 +88,23 @@ class Skipping:
             return False
         return delivery.topic_partition.topic not in self._retry_topics
 
+    def _came_too_late(self, message: Message[Any]) -> bool:
+        """Return whether a message is too old for its first call.
+
+        Its handler is called again however old it gets meanwhile: it has begun its work. It may be
+        another message of the same record, which a rebalance has put back into its lane.
+        """
+        if not self.is_too_old(message) or is_called_again(message):
+            return False
+        return not message.tracker.has_had(message.index)
+
     def why(self, message: Message[Any]) -> Literal["filter", "age"] | None:
         """Return why a decoded message is skipped; None: it is not. Raises as the filter.
 
         Raises:
             TypeError: The filter returned no bool. One that returns nothing would skip all records.
         """
-        if message.attempt == 1 and self.is_too_old(message):
+        if self._came_too_late(message):
             return "age"
         if self.filters_undecoded:
             return None
@@ -106,7 +116,7 @@ class Skipping:
         Args:
             message: Its payload is the bytes of the record.
         """
-        if message.attempt == 1 and self.is_too_old(message):
+        if self._came_too_late(message):
             return "age"
         if not self.filters_undecoded:
             return None

@@ -312,6 +312,10 @@ class OffsetTracker:
         place = index - self.base
         return 0 <= place < len(self.started) and self.started[place] != NOT_STARTED
 
+    def has_had(self, index: int) -> bool:
+        """Return whether a handler has had a record that was put back into its lane since."""
+        return index in self._had
+
     def put_back(self, index: int, at_verdict: Callable[[int], object]) -> None:
         """A record waits in its lane again, though later ones may have started.
 

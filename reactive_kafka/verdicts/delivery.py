@@ -60,6 +60,15 @@ def is_open(delivery: Delivery) -> bool:
     return delivery.tracker.is_open(delivery.index)
 
 
+def is_called_again(delivery: Delivery) -> bool:
+    """Return whether a handler has had a message in an earlier call, whatever its number was.
+
+    Not every further call has a higher number: ``Later`` and an outage use up no attempt.
+    """
+    # Each further call sets the number of the message's attempt, and the first one does not.
+    return hasattr(delivery, "_attempt")
+
+
 def failure_of(channel: str, delivery: Delivery, reason: BaseException) -> dict[str, Any]:
     """Return the fields of a :class:`~reactive_kafka.observe.events.FailureEvent`."""
     return {

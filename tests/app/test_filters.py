@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from reactive_kafka import App, Batch, ConfigError, Message
+from reactive_kafka import App, Batch, ConfigError, Later, Message, TransientBrokerError
 from reactive_kafka.events import RecordsSkipped
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
@@ -22,6 +22,7 @@ from tests.app.helpers import (
     in_virtual_time,
     make_app,
     now,
+    rebalanced,
     running,
     send,
     tp,
@@ -531,6 +532,57 @@ async def test_a_record_that_was_young_enough_is_tried_again_however_old_it_gets
         ("orders_retry_60000", 1),
         ("orders_retry_60000", 2),
     ]
+
+
+@pytest.mark.parametrize("decodes_late", [False, True])
+@pytest.mark.parametrize("asks", [Later("10s"), TransientBrokerError("the shop is away")], ids=str)
+@in_virtual_time
+async def test_a_record_that_its_handler_has_had_is_not_skipped_at_a_call_that_is_no_attempt(
+    asks: Exception, decodes_late: bool
+) -> None:
+    orders = {"filter": f"{HERE}:passes_bytes"} if decodes_late else {}
+    app = make_app(max_record_age="5s", **orders)
+    calls: list[float] = []
+
+    @app.incoming("orders")
+    async def handle(message: Message[bytes]) -> None:
+        calls.append(now())
+        if now() < calls[0] + 10:
+            raise asks
+
+    async with running(app) as test:
+        await send(test, b"x")
+        await test.settled(timeout=60)
+        totals = facts(test).totals[tp()]
+        assert (totals.acked, totals.skipped) == (1, {})
+    assert calls[-1] >= calls[0] + 10
+
+
+def passes_bytes(message: Message[bytes]) -> bool:
+    return True
+
+
+@in_virtual_time
+async def test_a_record_that_waits_for_its_next_attempt_is_not_skipped_after_a_rebalance() -> None:
+    app = make_app(
+        max_record_age="5s", retry={"max_attempts": 2, "backoff": "1m", "max_backoff": "1m"}
+    )
+    calls: list[int] = []
+
+    @app.incoming("orders")
+    async def handle(message: Message[bytes]) -> None:
+        calls.append(message.attempt)
+        if len(calls) == 1:
+            raise ValueError("not yet")
+
+    async with running(app) as test:
+        await send(test, b"x")
+        await until(lambda: calls)
+        await asyncio.sleep(10)
+        await rebalanced(test)
+        await test.settled()
+        assert facts(test).totals[tp()].skipped == {}
+    assert calls == [1, 1]
 
 
 @in_virtual_time
