@@ -60,7 +60,7 @@ class CallWatch:
             blocks.callback(lambda: span.exemplify((durations, took_s())))
         if self.metrics is not None:
             place = topics[0] if len(topics) == 1 else None
-            blocks.enter_context(self.metrics.of_many(place, count, attempt))
+            blocks.enter_context(self.metrics.of_many(place, count, is_first=attempt == 1))
         return blocks
 
 

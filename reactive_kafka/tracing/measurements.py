@@ -25,7 +25,7 @@ from reactive_kafka.tracing.attributes import (
 from reactive_kafka.tracing.clusters import ClusterAttributes
 from reactive_kafka.tracing.meter import MessagingMeter
 from reactive_kafka.verdicts.batch import Batch
-from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.verdicts.delivery import Delivery, is_called_again
 from reactive_kafka.verdicts.delivery_hook import Call
 from reactive_kafka.verdicts.later import failure_in
 
@@ -151,23 +151,26 @@ class CallMetrics:
             place: TopicPartition | str | None
             if isinstance(argument, Batch):
                 place = place_of(message.topic_partition for message in argument)
-                block = self.of_many(place, len(argument), argument[0].attempt)
+                first = argument[0]
+                count = len(argument)
             else:
-                block = self.of_many(argument.topic_partition, 1, argument.attempt)
-            with block:
+                place = argument.topic_partition
+                first = argument
+                count = 1
+            with self.of_many(place, count, is_first=not is_called_again(first)):
                 return await call(argument)
 
         return measured_call
 
-    def of_many(self, place: TopicPartition | str | None, count: int, attempt: int) -> Timed:
+    def of_many(self, place: TopicPartition | str | None, count: int, *, is_first: bool) -> Timed:
         """Return the block that is one call.
 
         Args:
             place: As of :meth:`MetricAttributes.of`.
             count: The number of records.
-            attempt: The number of the call, from 1. Only the first one delivers the records.
+            is_first: It is the first call for these records. Only that one delivers them.
         """
-        if attempt == 1:
+        if is_first:
             self._meter.consumed(count, self._attributes.of(place))
 
         def measure(duration_s: float, error: BaseException | None) -> None:

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 
-from reactive_kafka import App, Batch, RejectedRecordError, TransientBrokerError
+from reactive_kafka import (
+    App,
+    Batch,
+    Later,
+    Message,
+    RejectedRecordError,
+    TransientBrokerError,
+)
 from reactive_kafka.tracing.meter import meter_of
 from tests.app.helpers import in_virtual_time, make_app, running, send, settle_down, until
 from tests.config.values import tracing_settings
@@ -66,6 +73,54 @@ async def test_a_record_is_consumed_once_and_processed_in_each_attempt(measures:
     assert measures.only(PROCESS, error_type="ValueError").count == 2
     (succeeded,) = [point for point in measures.of(PROCESS) if "error.type" not in point.attributes]
     assert succeeded.count == 1
+
+
+@pytest.mark.parametrize("takes_batches", [False, True])
+@pytest.mark.parametrize("asks", [Later("1s"), TransientBrokerError("away")], ids=str)
+@in_virtual_time
+async def test_a_record_is_consumed_once_though_a_call_is_no_attempt(
+    asks: Exception, takes_batches: bool, measures: Measures
+) -> None:
+    app = make_app(batch_max_wait="10ms")
+    calls = list[object]()
+
+    async def one(value: int) -> None:
+        calls.append(value)
+        if len(calls) < 3:
+            raise asks
+
+    async def many(batch: Batch[int]) -> None:
+        await one(batch.payloads[0])
+
+    app.incoming("orders")(many if takes_batches else one)
+    async with running(app) as test:
+        await send(test, 1)
+        await test.settled()
+    assert len(calls) == 3
+    assert measures.only(CONSUMED).value == 1
+
+
+@in_virtual_time
+async def test_a_record_that_goes_to_several_handlers_is_consumed_once(measures: Measures) -> None:
+    app = make_app(broadcast=True)
+    calls = list[str]()
+
+    @app.incoming("orders", when=lambda message: message.payload != 1)
+    async def none_of_ones(message: Message[int]) -> None: ...
+
+    @app.incoming("orders")
+    async def first(message: Message[int]) -> None:
+        calls.append("first")
+
+    @app.incoming("orders")
+    async def second(message: Message[int]) -> None:
+        calls.append("second")
+
+    async with running(app) as test:
+        await send(test, 1)
+        await test.settled()
+    assert calls == ["first", "second"]
+    assert measures.only(CONSUMED).value == 1
 
 
 @in_virtual_time

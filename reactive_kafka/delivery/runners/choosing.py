@@ -32,7 +32,13 @@ from reactive_kafka.observe.events import AlsoFailed
 from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.channel_context import ChannelContext
-from reactive_kafka.verdicts.delivery import failure_of, is_open, keep_trace, trace_of
+from reactive_kafka.verdicts.delivery import (
+    failure_of,
+    is_called_again,
+    is_open,
+    keep_trace,
+    trace_of,
+)
 from reactive_kafka.verdicts.delivery_hook import Call, DeliveryHook
 from reactive_kafka.verdicts.message import Message, ack_returned, new_message
 
@@ -126,7 +132,8 @@ class Branch:
         if self.read is None:
             return message
         own = new_message(self.read(message.record), message.record, message.tracker, message.index)
-        own.attempt = message.attempt
+        if is_called_again(message):
+            own.attempt = message.attempt
         return own
 
 
@@ -382,7 +389,9 @@ class Broadcast(RecordHandler):
                 self._progress.keep(message, progress)
                 raise
             progress.position += 1
-            message.attempt = 1
+            if is_taking or is_called_again(message):
+                # The next handler begins with its own first attempt.
+                message.attempt = 1
             # The record may have become poison, or its partition may have gone.
             if not is_open(message):
                 return
