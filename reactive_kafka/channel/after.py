@@ -70,6 +70,11 @@ class AfterChannels(StartGate):
         if self._limit is not None:
             self._limit.start(records)
 
+    def give_back(self, records: int) -> None:
+        """Count records no more that were to start, and were skipped."""
+        if self._limit is not None:
+            self._limit.give_back(records)
+
     @property
     def batch_at(self) -> float:
         """When the next batch may be taken; infinite while another channel has records."""

@@ -39,6 +39,7 @@ from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.channel_context import ChannelContext
+from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.delivery_hook import NoHook
 
 LOOKED_AT = 100
@@ -133,6 +134,7 @@ class ChannelSession:
             request_commit=clients.request_commit if commits_at_ack else None,
             decode_key=blueprint.reading.decode_key,
             has_events=settings.cloud_events,
+            not_started=self._not_started,
         )
         self.progress = LaneProgress(context, self.acknowledger)
         self.workers = self._new_workers(consumption, context, services.tasks.is_ending)
@@ -211,6 +213,9 @@ class ChannelSession:
     def _offer(self, lane: LimitedLane) -> None:
         # A method, because the lanes are made with the limit.
         self.lanes.offer(lane)
+
+    def _not_started(self, delivery: Delivery) -> None:
+        self.lanes.not_started(delivery.topic_partition, delivery.record)
 
     def _may_start(self) -> None:
         # A method, because the lanes are made before the object that handles their records.

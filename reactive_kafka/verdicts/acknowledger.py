@@ -75,6 +75,7 @@ class Acknowledger:
             would be committed. None: acks ask for no commit, a tick makes it.
         decode_key: What ``key_deserializer`` makes of a record's key; None: keys stay bytes.
         has_events: Records may be CloudEvents.
+        not_started: Called with each record that is skipped instead of handled.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Acknowledger:
         request_commit: Callable[[OffsetTracker], int] | None = None,
         decode_key: Callable[[RawRecord], Any] | None = None,
         has_events: bool = False,
+        not_started: Callable[[Delivery], None] | None = None,
     ) -> None:
         settings = channel.settings
         self.name = settings.name
@@ -101,7 +103,7 @@ class Acknowledger:
         self.futures = AckFutures()
         self.awaited_by: set[object] = set()
         self.failure: BaseException | None = None
-        self.skips = Skips(channel, self.settled_without_ack)
+        self.skips = Skips(channel, self.settled_without_ack, not_started)
         self._channel = channel
         # The monotonic time of the last lost output, in seconds, and the event that reported it.
         self._last_lost: tuple[float, OutputLost] | None = None

@@ -11,7 +11,7 @@ from reactive_kafka.observe.events import RecordsSkipped
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.channel_context import ChannelContext
-from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.verdicts.delivery import Delivery, is_called_again
 
 SkipReason = Literal["filter", "age", "unmatched", "operator"]
 
@@ -26,11 +26,19 @@ class Skips:
 
     Args:
         settled: Called with the tracker of each record that was skipped.
+        not_started: Called with each record that was taken for a handler, and is skipped instead.
+            None: nothing counts the records that start.
     """
 
-    def __init__(self, channel: ChannelContext, settled: Callable[[OffsetTracker], None]) -> None:
+    def __init__(
+        self,
+        channel: ChannelContext,
+        settled: Callable[[OffsetTracker], None],
+        not_started: Callable[[Delivery], None] | None,
+    ) -> None:
         self._channel = channel
         self._settled = settled
+        self._not_started = not_started
         # How many records no event has reported yet.
         self._unreported: Counter[SkipReason] = Counter()
         self._timer: asyncio.TimerHandle | None = None
@@ -41,6 +49,9 @@ class Skips:
         It is called on the loop.
         """
         self.settle(delivery.tracker, delivery.index, why)
+        # A record that a handler has had has started.
+        if self._not_started is not None and not is_called_again(delivery):
+            self._not_started(delivery)
 
     def settle(self, tracker: OffsetTracker, index: int, why: SkipReason) -> None:
         """Skip the record with this arrival number, as :meth:`skip` does."""

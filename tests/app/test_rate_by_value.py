@@ -191,6 +191,29 @@ async def test_records_of_a_value_start_in_the_order_in_which_they_were_held_bac
     assert [partition for partition, _ in starting.order] == [0, 1, 2, 0]
 
 
+@pytest.mark.parametrize("ordering", ["unordered", "key", "partition"])
+@in_virtual_time
+async def test_a_record_that_is_skipped_leaves_its_turn_to_the_next_one_of_its_value(
+    ordering: str,
+) -> None:
+    starting = Starting(
+        ordering=ordering,
+        concurrency=4,
+        rate_limit={"rate": "1/m", "by": "header:org"},
+        max_record_age="1h",
+    )
+    async with running(starting.app) as test:
+        for _ in range(100):
+            test.broker.produce(
+                "orders", b"acme", headers=[("org", b"acme")], partition=0, timestamp_ms=1000
+            )
+        await send_of(test, "acme", "acme", "other")
+        await test.settled(timeout=200)
+        assert facts(test).totals[tp()].skipped == {"age": 100}
+    assert starting.since_first("acme") == pytest.approx([0, 60], abs=1)
+    assert len(starting.at["other"]) == 1
+
+
 @in_virtual_time
 async def test_full_buckets_are_forgotten() -> None:
     starting = Starting(rate_limit={"rate": "10/s", "by": "key"}, ordering="unordered")

@@ -22,10 +22,12 @@ from tests.app.helpers import (
     positions,
     running,
     send,
+    tp,
     until,
 )
 from tests.app.spark_stage import spark_app
 
+HERE = "tests.app.test_rate_limit"
 KINDS: list[dict[str, Any]] = [
     {},
     {"ordering": "key"},
@@ -167,6 +169,85 @@ async def test_an_application_that_iterates_gets_them_no_faster() -> None:
             if len(at) == 6:
                 break
     assert at[5] - at[0] == pytest.approx(2.0, abs=0.1)
+
+
+@pytest.mark.parametrize("ordering", ["partition", "unordered"])
+@in_virtual_time
+async def test_a_record_that_is_skipped_is_no_start(ordering: str) -> None:
+    """A channel that skips what is too old, to catch up, must not take its rate for that."""
+    starting = Starting(rate_limit="1/m", max_record_age="1h", ordering=ordering, concurrency=4)
+    async with running(starting.app) as test:
+        for _ in range(100):
+            test.broker.produce("orders", b"old", partition=0, timestamp_ms=1000)
+        await send(test, b"", b"")
+        began = now()
+        await test.settled(timeout=200)
+        assert facts(test).totals[tp()].skipped == {"age": 100}
+    assert [at - began for at in starting.at] == pytest.approx([0, 60], abs=1)
+
+
+@in_virtual_time
+async def test_of_a_batch_only_what_is_not_skipped_counts() -> None:
+    app, calls = (
+        make_app(rate_limit="1/s", max_record_age="1h", batch_max_wait="100ms"),
+        list[tuple[float, int]](),
+    )
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None:
+        calls.append((now(), len(batch)))
+
+    async with running(app) as test:
+        for _ in range(100):
+            test.broker.produce("orders", b"old", partition=0, timestamp_ms=1000)
+        await send(test, b"", b"")
+        await until(lambda: calls)
+        await send(test, b"")
+        await test.settled(timeout=200)
+    assert [size for _, size in calls] == [2, 1]
+    assert calls[1][0] - calls[0][0] == pytest.approx(2.0, abs=0.2)
+
+
+@in_virtual_time
+async def test_an_application_that_iterates_does_not_wait_for_records_that_are_skipped() -> None:
+    app = make_app(rate_limit="1/m", max_record_age="1h", value_deserializer="bytes")
+    async with running(app) as test:
+        for _ in range(100):
+            test.broker.produce("orders", b"old", partition=0, timestamp_ms=1000)
+        await send(test, b"new")
+        began = now()
+        async for message in app.channel("orders"):
+            assert message.payload == b"new"
+            await message.ack()
+            break
+    assert now() - began < 5
+
+
+@in_virtual_time
+async def test_a_record_that_is_skipped_at_a_retry_has_started() -> None:
+    app, at = (
+        make_app(rate_limit="1/m", filter=f"{HERE}:gives_up_later", retry=NO_WAIT),
+        list[float](),
+    )
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        at.append(now())
+        if len(at) == 1:
+            raise ValueError("once")
+
+    async with running(app) as test:
+        await send(test, b"", b"")
+        await until(lambda: len(at) == 2, within_s=100)
+        assert facts(test).totals[tp()].skipped == {"filter": 1}
+    assert at[1] - at[0] == pytest.approx(60, abs=1)
+
+
+NO_WAIT = {"max_attempts": 2, "backoff": 0}
+
+
+def gives_up_later(message: Message[bytes]) -> bool:
+    return message.attempt == 1
 
 
 @in_virtual_time

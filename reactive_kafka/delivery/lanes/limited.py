@@ -41,8 +41,10 @@ class ValueLimit:
         self.value_of = buckets.value_of
         # Value -> where its records are held back, the next one first.
         self._held: dict[Hashable, deque[tuple[LimitedLane, Hashable]]] = {}
-        # When records of a held value may start. Each value with held records is here once.
+        # When records of a held value may start. Of a value the entry with the number that
+        # ``_current`` has counts, and earlier ones do not.
         self._times: list[tuple[float, int, Hashable]] = []
+        self._current: dict[Hashable, int] = {}
         self._numbers = count()
         self._timer: TimerHandle | None = None
         self._timer_at = 0.0
@@ -67,6 +69,13 @@ class ValueLimit:
         """Count a record that starts now."""
         self._buckets.take(value, self._clock.monotonic())
 
+    def give_back(self, value: Hashable) -> None:
+        """Count a record no more that was to start, and was skipped: another one may start."""
+        now = self._clock.monotonic()
+        self._buckets.give_back(value, now)
+        if value in self._held:
+            self._call_at(max(now, self._buckets.ready_at(value)), value)
+
     def hold_back(
         self, value: Hashable, lane: LimitedLane, key: Hashable, *, is_next: bool
     ) -> None:
@@ -85,7 +94,9 @@ class ValueLimit:
             held.append((lane, key))
 
     def _call_at(self, at: float, value: Hashable) -> None:
-        heappush(self._times, (at, next(self._numbers), value))
+        number = next(self._numbers)
+        self._current[value] = number
+        heappush(self._times, (at, number, value))
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -103,8 +114,9 @@ class ValueLimit:
         self._timer = None
         now = self._clock.monotonic()
         while self._times and self._times[0][0] <= now:
-            _, _, value = heappop(self._times)
-            self._call(value, now)
+            _, number, value = heappop(self._times)
+            if self._current.get(value) == number:
+                self._call(value, now)
         self._set_timer()
         self._wake()
 
@@ -122,10 +134,12 @@ class ValueLimit:
             self._call_at(now + 1 / self._buckets.per_second, value)
         else:
             del self._held[value]
+            del self._current[value]
 
     def close(self) -> None:
         """Call nothing any more."""
         self._held.clear()
+        self._current.clear()
         self._times.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -43,15 +43,21 @@ class TokenBucket:
 
     def tokens(self, now: float) -> int:
         """How many records may start *now*."""
-        missing = max(0.0, self._missing - (now - self._since) * self._per_second)
         # Rounding must not hide a token that is there.
-        return int(self._burst - missing + 1e-6)
+        return int(self._burst - self._missing_at(now) + 1e-6)
 
     def take(self, records: int, now: float) -> None:
         """Take the tokens of records that start *now*."""
-        missing = max(0.0, self._missing - (now - self._since) * self._per_second)
-        self._missing = missing + records
+        self._missing = self._missing_at(now) + records
         self._since = now
+
+    def give_back(self, records: int, now: float) -> None:
+        """Put the tokens of records back that have not started after all."""
+        self._missing = max(0.0, self._missing_at(now) - records)
+        self._since = now
+
+    def _missing_at(self, now: float) -> float:
+        return max(0.0, self._missing - (now - self._since) * self._per_second)
 
 
 class StartLimit:
@@ -91,6 +97,14 @@ class StartLimit:
     def start(self, records: int) -> None:
         """Count records that start now."""
         self._bucket.take(records, self._clock.monotonic())
+
+    def give_back(self, records: int) -> None:
+        """Count records no more that were to start, and were skipped."""
+        self._bucket.give_back(records, self._clock.monotonic())
+        if self._timer is not None:
+            # It was set for a time that is too late now.
+            self._timer.cancel()
+            self._time_is_up()
 
     @property
     def batch_at(self) -> float:

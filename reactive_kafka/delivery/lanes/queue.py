@@ -29,6 +29,9 @@ class StartGate(Protocol):
     def start(self, records: int) -> None:
         """Count records that start now."""
 
+    def give_back(self, records: int) -> None:
+        """Count records no more that were to start, and were skipped."""
+
     @property
     def batch_at(self) -> float:
         """When the next batch may be taken; infinite while another one has not started."""
@@ -159,6 +162,13 @@ class LaneQueue:
                 self._limit.start(1)
             return lane
         return None
+
+    def not_started(self, partition: TopicPartition, record: RawRecord) -> None:
+        """Note that a record that was taken is skipped, so it does not count against a rate."""
+        if self._limit is not None:
+            self._limit.give_back(1)
+        if self._value_limit is not None:
+            self._value_limit.give_back(self._value_limit.value_of(partition, record))
 
     def release(self, lane: Lane) -> None:
         """Let go of a lane. If it has work left it goes to the end of the queue."""

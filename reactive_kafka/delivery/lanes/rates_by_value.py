@@ -49,6 +49,12 @@ class BucketsByValue:
         if len(self._buckets) >= self._sweep_at:
             self._forget_full(now)
 
+    def give_back(self, value: Hashable, now: float) -> None:
+        """Note that a record of a value has not started after all."""
+        bucket = self._buckets.get(value)
+        if bucket is not None:
+            bucket.give_back(1, now)
+
     def _of(self, value: Hashable) -> TokenBucket:
         return self._buckets.get(value) or TokenBucket(self.per_second)
 
