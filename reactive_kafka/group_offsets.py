@@ -10,6 +10,7 @@ from reactive_kafka.channel.named_functions import MetadataReader
 from reactive_kafka.config.settings import IncomingSettings, Settings
 from reactive_kafka.records import Committed, PartitionLike, TopicPartition, as_partition
 from reactive_kafka.tracking.metadata.codec import decode
+from reactive_kafka.verdicts.ageing import not_ageing
 
 
 class GroupOffsets:
@@ -31,8 +32,9 @@ class GroupOffsets:
         Raises:
             BrokerError: The brokers did not answer.
         """
-        async with self._inspecting() as inspector:
-            committed = await inspector.committed(self._group_id)
+        with not_ageing():
+            async with self._inspecting() as inspector:
+                committed = await inspector.committed(self._group_id)
         return {partition: stored.offset for partition, stored in committed.items()}
 
     async def metadata(self, partition: PartitionLike) -> Any:
@@ -49,8 +51,9 @@ class GroupOffsets:
             BrokerError: The brokers did not answer.
         """
         partition = as_partition(partition)
-        async with self._inspecting() as inspector:
-            committed = await inspector.committed(self._group_id, [partition])
+        with not_ageing():
+            async with self._inspecting() as inspector:
+                committed = await inspector.committed(self._group_id, [partition])
         stored = committed.get(partition, Committed(-1))
         # The metadata also has what this package keeps there. That is cut off.
         text = decode(stored.metadata, stored.offset).user

@@ -40,6 +40,7 @@ from reactive_kafka.tasks import HomeLoop, at_home
 from reactive_kafka.tracking.metadata.codec import decode
 from reactive_kafka.tracking.metadata.user import check_metadata
 from reactive_kafka.verdicts.acknowledger import verdicts_of
+from reactive_kafka.verdicts.ageing import not_ageing
 from reactive_kafka.verdicts.message import Message
 
 PAUSED = "paused by the application"
@@ -57,6 +58,19 @@ def _from_any_loop(
     @wraps(method)
     async def awaited(self: Channel, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await at_home(self._home, partial(method, self, *args, **kwargs))
+
+    return awaited
+
+
+def _asks_a_broker(
+    method: Callable[Concatenate[Channel, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Channel, P], Coroutine[Any, Any, T]]:
+    """Let no record age whose handler awaits a method that waits for nothing but a broker."""
+
+    @wraps(method)
+    async def awaited(self: Channel, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with not_ageing():
+            return await method(self, *args, **kwargs)
 
     return awaited
 
@@ -206,6 +220,7 @@ class Channel:
         return self._lifecycle.session.clients.in_flight()
 
     @_from_any_loop
+    @_asks_a_broker
     async def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit now instead of at the next tick: everything that is settled, or these positions.
 
@@ -230,6 +245,7 @@ class Channel:
             await (self._commit_all() if positions is None else self._commit_positions(positions))
 
     @_from_any_loop
+    @_asks_a_broker
     async def committed(self) -> dict[TopicPartition, int | None]:
         """Ask the broker for the committed positions: partition -> position.
 
@@ -261,6 +277,7 @@ class Channel:
         return found
 
     @_from_any_loop
+    @_asks_a_broker
     async def lag(self) -> dict[TopicPartition, int]:
         """Ask the broker for the lag: partition -> records from the committed position to the end.
 
@@ -403,6 +420,7 @@ class Channel:
         return self._home.call(store, lambda: False)
 
     @_from_any_loop
+    @_asks_a_broker
     async def offset_metadata(self, partition: PartitionLike) -> Any:
         """Return the string committed with the position.
 
@@ -438,6 +456,7 @@ class Channel:
         return self._reader.value(partition, text)
 
     @_from_any_loop
+    @_asks_a_broker
     async def seek(self, partition: PartitionLike, where: Where) -> None:
         """Continue reading a partition elsewhere. Late acks of its in-flight records do nothing.
 

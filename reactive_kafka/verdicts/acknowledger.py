@@ -309,7 +309,7 @@ class PartitionVerdicts:
         """
         # For the type checker.
         assert self._held_answers is not None  # noqa: S101
-        future: Future[bool] = self._futures.pending()
+        future: Future[bool] = self._futures.broker_answers()
 
         def tell(is_retained: bool) -> None:
             if is_retained:
@@ -383,7 +383,9 @@ class PartitionVerdicts:
         if len(self._waiters) >= self._most_waiters:
             self._drop_answered()
             self._most_waiters = max(2 * len(self._waiters), FIRST_WAITERS)
-        future: Future[Any] = self._futures.pending()
+        # A caller of committed() may wait for its own handler. That wait counts, or such a handler
+        # would never be found.
+        future = self._futures.broker_answers() if is_ack else self._futures.pending()
         self._waiters.append(_Waiter(offset, future, is_ack))
         return future
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeVar, cast
 
 from reactive_kafka.tasks import HomeLoop
+from reactive_kafka.verdicts.ageing import not_ageing
 
 T = TypeVar("T")
 
@@ -50,6 +51,16 @@ class ThreadVerdict:
         return asyncio.wrap_future(self._answer).__await__()
 
 
+class BrokerAnswer(Future[T]):
+    """A future that is done when a broker has answered: no handler ages that awaits it."""
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if self.done():
+            return self.result()
+        with not_ageing():
+            return (yield from super().__await__())
+
+
 class AckFutures(HomeLoop):
     """Makes the awaitables of one channel; created on the loop that the channel runs in.
 
@@ -72,11 +83,15 @@ class AckFutures(HomeLoop):
         """Return a future that is to be completed later, on the loop."""
         return self.loop.create_future()
 
+    def broker_answers(self) -> Future[Any]:
+        """Return a future that is to be completed on the loop when a broker has answered."""
+        return BrokerAnswer(loop=self.loop)
+
     def follow(self, verdict: Future[T]) -> Future[T]:
         """Return a future of the caller's own that gets the result of *verdict*."""
         if verdict.done():
             return verdict
-        own: Future[T] = self.loop.create_future()
+        own: Future[T] = self.broker_answers()
         follow(verdict, own)
         return own
 
@@ -97,7 +112,7 @@ class AckFutures(HomeLoop):
         """Return a future: once all of these are known, whether one of them is True."""
         if all(verdict.done() for verdict in verdicts):
             return self.yes if any(verdict.result() for verdict in verdicts) else self.no
-        whole: Future[bool] = self.loop.create_future()
+        whole: Future[bool] = self.broker_answers()
         unknown = {verdict for verdict in verdicts if not verdict.done()}
 
         def now_known(verdict: Future[bool]) -> None:

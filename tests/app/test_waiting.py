@@ -100,7 +100,7 @@ async def test_a_future_of_a_nack_that_is_cancelled_is_that_callers_alone() -> N
 
 
 @in_virtual_time
-async def test_an_interrupted_batch_holds_its_lane_until_the_letter_that_its_handler_waited_for_is_written() -> (
+async def test_an_interrupted_batch_holds_its_lane_until_the_letter_of_its_nack_is_written() -> (
     None
 ):
     app = make_app(
@@ -119,8 +119,9 @@ async def test_an_interrupted_batch_holds_its_lane_until_the_letter_that_its_han
         if batch[0].offset:
             batch.ack()
             return
+        batch[0].nack(ValueError("bad"))
         try:
-            await batch[0].nack(ValueError("bad"))
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             story.append("interrupted")
             raise

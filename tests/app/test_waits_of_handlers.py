@@ -1,0 +1,128 @@
+"""A handler that awaits a call of ours which waits for a broker: its records do not age meanwhile.
+
+An outage that is longer than ``unprocessed_record_max_age`` makes no record poison, and ends no
+attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from reactive_kafka import App, Batch, Message
+from tests.app.helpers import (
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    running,
+    send,
+    tp,
+    until,
+)
+
+OUTAGE_S = 200.0
+LETTERS = "dead-letter-topic-orders"
+
+QUESTIONS: dict[str, tuple[Any, Callable[[App], Awaitable[object]]]] = {
+    "committed": ("committed", lambda app: app.channel("orders").committed()),
+    "lag": ("end_offsets", lambda app: app.channel("orders").lag()),
+    "metadata": ("committed", lambda app: app.channel("orders").offset_metadata(tp())),
+    "seek": ("end_offsets", lambda app: app.channel("orders").seek(tp(1), "end")),
+    "positions": ("committed", lambda app: app.offsets("another").positions()),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@in_virtual_time
+async def test_a_handler_may_ask_a_broker_that_does_not_answer_for_long(question: str) -> None:
+    call, ask = QUESTIONS[question]
+    app = make_app(attempt_timeout="30s", offset_metadata_cache=False)
+    broker, asked = make_broker(2), list[object]()
+    broker.create_topic("orders", 2)
+    broker.answer_timeout_s = 10 * OUTAGE_S
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        hold = broker.hold(call)
+        asking = asyncio.ensure_future(_release(hold))
+        asked.append(await ask(app))
+        await asking
+
+    async def _release(hold: Any) -> None:
+        await hold.arrived()
+        await asyncio.sleep(OUTAGE_S)
+        hold.release()
+
+    async with running(app, broker=broker) as test:
+        await send(test, b"x")
+        await test.settled(timeout=2 * OUTAGE_S)
+        assert app.health().live.is_up
+        assert facts(test).totals[tp()].nacked == {}
+    assert len(asked) == 1
+
+
+@in_virtual_time
+async def test_a_batch_may_await_nacks_while_no_letter_can_be_written() -> None:
+    app = make_app(
+        failure_strategy="dead-letter-queue",
+        attempt_timeout="30s",
+        batch_max_records=3,
+        batch_max_wait="1s",
+    )
+    broker = make_broker()
+    broker.topic_away(LETTERS, None)
+    answers = list[bool]()
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None:
+        answers.append(await batch[0].nack(ValueError("bad")))
+
+    async with running(app, broker=broker) as test:
+        await send(test, b"bad", b"good", b"good")
+        await asyncio.sleep(OUTAGE_S)
+        assert app.health().live.is_up
+        assert (answers, committed(test)) == ([], None)
+        broker.topic_back(LETTERS)
+        await test.settled(timeout=30)
+        assert (committed(test), len(test.records(LETTERS))) == (3, 1)
+    assert answers == [True]
+
+
+@in_virtual_time
+async def test_a_batch_may_await_acks_while_no_commit_is_answered() -> None:
+    app = make_app(commit_strategy="latest", batch_max_records=3, batch_max_wait="1s")
+    answers = list[bool]()
+
+    @app.incoming("orders", ack="manual")
+    async def handler(batch: Batch[bytes]) -> None:
+        for message in batch:
+            answers.append(await message.ack())
+
+    async with running(app) as test:
+        hold = test.broker.hold("commit")
+        test.broker.answer_timeout_s = 10 * OUTAGE_S
+        await send(test, b"", b"", b"")
+        await hold.arrived()
+        await asyncio.sleep(OUTAGE_S)
+        assert app.health().live.is_up
+        hold.release()
+        await until(lambda: committed(test) == 3, 30)
+    assert answers == [True, True, True]
+
+
+@in_virtual_time
+async def test_a_handler_that_waits_for_its_own_commit_is_poison() -> None:
+    app = make_app()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        await message.committed()
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: not app.health().live.is_up, 70)
