@@ -129,6 +129,36 @@ async def test_the_metric_has_a_series_for_each_reason() -> None:
 
 
 @in_virtual_time
+async def test_the_durations_of_calls_leave_out_records_that_are_skipped() -> None:
+    app = make_app(value_deserializer="int", filter=f"{HERE}:is_even")
+
+    @app.incoming("orders")
+    async def handle(number: int) -> None: ...
+
+    async with running(app) as test:
+        await send(test, *[1] * 10, 2, 3, 4)
+        await test.settled()
+        await asyncio.sleep(1)
+        measured = facts(test)
+        assert sum(measured.record_ages.counts) == 13
+        assert sum(measured.handler_durations.counts) == 2
+
+
+@in_virtual_time
+async def test_records_that_no_handler_takes_are_no_calls() -> None:
+    app = make_app(value_deserializer="int", unmatched="skip")
+
+    @app.incoming("orders", when=lambda message: message.payload == 2)
+    async def handle(number: int) -> None: ...
+
+    async with running(app) as test:
+        await send(test, *[1] * 10, 2, 3)
+        await test.settled()
+        await asyncio.sleep(1)
+        assert sum(facts(test).handler_durations.counts) == 1
+
+
+@in_virtual_time
 async def test_skipped_records_have_one_line_an_interval(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "reactive_kafka")
     app = make_app(value_deserializer="int", filter=f"{HERE}:is_even")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from reactive_kafka.backoff import drawn_chance
 from reactive_kafka.config.settings import IncomingSettings
@@ -167,12 +167,24 @@ class RecordChoice:
         # Settles records without a call.
         self._skips = acknowledger.skips
         self._skipping = skipping
+        # Calls that have skipped their records, and are not left out of the durations yet.
+        self._skipped_calls = 0
+
+    def take_skipped(self, most: int) -> int:
+        """Return how many calls have skipped their records. As ``RecordHandler.take_skipped``."""
+        taken = min(most, self._skipped_calls)
+        self._skipped_calls -= taken
+        return taken
+
+    def _skip(self, message: Message[Any], why: Literal["filter", "age", "unmatched"]) -> None:
+        self._skips.skip(message, why)
+        self._skipped_calls += 1
 
     def skips(self, message: Message[Any]) -> bool:
         """Settle a record without a call, if it is filtered or too old. Raises as the filter."""
         why = self._skipping.why(message)
         if why is not None:
-            self._skips.skip(message, why)
+            self._skip(message, why)
         return why is not None
 
     def skips_late(self, record: LateMessage) -> bool:
@@ -181,7 +193,7 @@ class RecordChoice:
         if why is None and self._skipping.filters_decoded:
             why = self._skipping.why(record.decoded())
         if why is not None:
-            self._skips.skip(record.message, why)
+            self._skip(record.message, why)
         return why is not None
 
     def skips_undecoded(self, message: Message[Any], error: BaseException) -> bool:
@@ -197,7 +209,7 @@ class RecordChoice:
             # The filter is the application's code. The record already has an error of its own.
             return False
         if why is not None:
-            self._skips.skip(message, why)
+            self._skip(message, why)
         return why is not None
 
     def unmatched(self, message: Message[Any]) -> None:
@@ -212,7 +224,7 @@ class RecordChoice:
             raise UnmatchedRecordError(
                 f"channel {self._settings.name!r}: none of its handlers takes this {kind}"
             )
-        self._skips.skip(message, "unmatched")
+        self._skip(message, "unmatched")
 
     def retry_wait_s(
         self, message: Message[Any], error: BaseException, branch: Branch | None
@@ -299,6 +311,10 @@ class FirstMatch(RecordHandler):
         if (message.tracker, message.index) in self._failing:
             return False
         return self._choice.skips_undecoded(message, error)
+
+    def take_skipped(self, most: int) -> int:
+        """Return how many calls have skipped their records."""
+        return self._choice.take_skipped(most)
 
     def has_next(self, message: Message[Any], error: BaseException) -> bool:
         """Return False: one handler takes the record."""
@@ -418,6 +434,10 @@ class Broadcast(RecordHandler):
         if (message.tracker, message.index) in self._progress:
             return False
         return self._choice.skips_undecoded(message, error)
+
+    def take_skipped(self, most: int) -> int:
+        """Return how many calls have skipped their records."""
+        return self._choice.take_skipped(most)
 
     def has_next(self, message: Message[Any], error: BaseException) -> bool:
         """Go to the next handler if *error* was final; return whether there is one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, Protocol
 
@@ -54,6 +54,12 @@ class RecordHandler(RetriedHandler, Protocol):
     def is_skipped(self, message: Message[Any], error: BaseException) -> bool:
         """Return whether a record was skipped instead, after *error* in its first call."""
 
+    def take_skipped(self, most: int) -> int:
+        """Return how many of the calls that have returned have skipped their records instead.
+
+        Each is returned once, at most *most* at a time.
+        """
+
 
 class RecordAttempts(HandlerAttempts):
     """Calls a handler with one message, as a :class:`RecordCall` says."""
@@ -100,6 +106,10 @@ class SingleHandler(RecordHandler):
         """Return False: the handler takes every record."""
         return False
 
+    def take_skipped(self, most: int) -> int:
+        """Return 0: the handler takes every record."""
+        return 0
+
     def has_next(self, message: Message[Any], error: BaseException) -> bool:
         """Return False: there is one handler."""
         return False
@@ -124,11 +134,19 @@ class CallDurations:
 
     Args:
         waits: What the calls have waited for us. That time is not counted.
+        take_skipped: Returns how many calls have skipped their records. These are not counted.
     """
 
-    def __init__(self, histogram: DurationHistogram, waits: CallWaits, now: float) -> None:
+    def __init__(
+        self,
+        histogram: DurationHistogram,
+        waits: CallWaits,
+        take_skipped: Callable[[int], int],
+        now: float,
+    ) -> None:
         self._histogram = histogram
         self._waits = waits
+        self._take_skipped = take_skipped
         self._counted_until = now
         # Waits of calls before this worker came to the lane.
         waits.take()
@@ -151,8 +169,10 @@ class CallDurations:
     def observe_short(self, calls: int, now: float) -> None:
         """Count the calls that were made since anything was last counted: each was short."""
         total_s = now - self._counted_until - self._waits.take()
-        self._histogram.observe_many_short(calls, max(0.0, total_s))
         self._counted_until = now
+        calls -= self._take_skipped(calls)
+        if calls:
+            self._histogram.observe_many_short(calls, max(0.0, total_s))
 
 
 class RecordRunner:
@@ -254,7 +274,7 @@ class RecordRunner:
         monotonic = self._clock.monotonic
 
         entered = now = monotonic()
-        durations = CallDurations(self._durations, worker.waits, now)
+        durations = CallDurations(self._durations, worker.waits, self._handler.take_skipped, now)
         # Calls that ``durations`` has not counted yet. None of them was long.
         short_calls = 0
         # A stretch that ended (-inf) makes the worker leave the lane after the current record. It
