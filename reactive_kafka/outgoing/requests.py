@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from asyncio import Future
+from asyncio import FIRST_COMPLETED, Future
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -58,6 +59,8 @@ CLOSED_S = 10.0
 """A reader that has not ended by then is left behind."""
 LOOK_EVERY_S = 2.0
 """How often to look for new partitions of the reply topic, while requests wait."""
+LOOK_S = 1.0
+"""How often a request that waits looks whether its brokers are away."""
 MOST_LATE = 1_000
 """So many requests that timed out are remembered: their late replies are logged, others are not."""
 
@@ -118,10 +121,18 @@ class Requests:
         headers = request_headers(outgoing.record.headers, self.topic, correlation_id)
         outgoing = outgoing._replace(record=outgoing.record._replace(headers=headers))
         answered: Future[RawRecord] = asyncio.get_running_loop().create_future()
-        # Only a failed write matters here: after a successful one the reply is still to come.
-        receipt = CallbackReceipt(lambda error: None if error is None else _fail(answered, error))
+        written: Future[None] = asyncio.get_running_loop().create_future()
+
+        def then(error: BaseException | None) -> None:
+            if error is not None:
+                _fail(answered, error)
+            elif not written.done():
+                # The reply is still to come.
+                written.set_result(None)
+
+        receipt = CallbackReceipt(then)
         try:
-            async with asyncio.timeout(timeout_s), self._places:
+            async with asyncio.timeout(timeout_s), self._place():
                 self._begin()
                 self._pending[correlation_id] = answered
                 with not_ageing():
@@ -129,10 +140,12 @@ class Requests:
                     if not answered.done():
                         await self._writer.put(outgoing, receipt)
                         receipt.seal()
-                return await answered
+                        either: tuple[Future[Any], ...] = (answered, written)
+                        await asyncio.wait(either, return_when=FIRST_COMPLETED)
+                return await self._replied(answered)
         except TimeoutError:
             if not answered.done() or answered.cancelled():
-                why = self._problem or self._writer.facts().broker_error
+                why = self._why_away()
                 because = f": {why}" if why else ""
                 late = ReplyTimeoutError(
                     f"{outgoing.topic}: no reply in {self.topic} within {timeout_s:g} s{because}"
@@ -144,6 +157,27 @@ class Requests:
         finally:
             receipt.void()
             self._forget(correlation_id, answered)
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        """Have one of the places of requests; the wait for it is nobody's time."""
+        with not_ageing():
+            await self._places.acquire()
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    async def _replied(self, answered: Future[RawRecord]) -> RawRecord:
+        """Wait for a reply. The records of the caller age only while its brokers answer."""
+        while not answered.done():
+            with nullcontext() if self._why_away() is None else not_ageing():
+                await asyncio.wait([answered], timeout=LOOK_S)
+        return answered.result()
+
+    def _why_away(self) -> str | None:
+        """Return why no request can be written, or no reply be read; None: it can."""
+        return self._problem or self._writer.facts().broker_error
 
     def _forget(self, correlation_id: bytes, answered: Future[RawRecord]) -> None:
         """Stop waiting for the reply to a request."""

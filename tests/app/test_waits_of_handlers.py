@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, Message
+from reactive_kafka import App, Batch, Message, ReplyTimeoutError
 from tests.app.helpers import (
     committed,
     facts,
     in_virtual_time,
     make_app,
     make_broker,
+    now,
     running,
     send,
     tp,
@@ -64,6 +66,73 @@ async def test_a_handler_may_ask_a_broker_that_does_not_answer_for_long(question
         assert app.health().live.is_up
         assert facts(test).totals[tp()].nacked == {}
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+@in_virtual_time
+async def test_a_handler_may_wait_for_a_reply_while_no_broker_answers(is_written: bool) -> None:
+    app = App(
+        {
+            "incoming": {
+                "orders": {"group_id": "billing", "auto_offset_reset": "earliest"},
+                "questions": {"group_id": "prices", "auto_offset_reset": "earliest"},
+            },
+            "outgoing": {"asked": {"topic": "questions"}, "answers": {}},
+        }
+    )
+    ask = app.emitter("asked")
+    asked = list[float]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        asked.append(now())
+        await ask.request(b"", timeout=2 * OUTAGE_S, reply_type=bytes)
+
+    @app.incoming("questions")
+    @app.outgoing("answers")
+    async def answer(message: Message[bytes]) -> bytes:
+        await asyncio.sleep(2)
+        return b""
+
+    async with running(app) as test:
+        if is_written:
+            await send(test, b"")
+            await until(lambda: test.records("questions"))
+        else:
+            hold = test.broker.hold("send", of="questions")
+            test.broker.answer_timeout_s = 1.0
+            await send(test, b"")
+            await hold.arrived()
+        test.broker.down = True
+        await asyncio.sleep(OUTAGE_S)
+        assert app.health().live.is_up
+        test.broker.down = False
+        await test.settled(timeout=60)
+    assert len(asked) == 1
+
+
+@in_virtual_time
+async def test_a_handler_may_wait_for_room_for_its_request() -> None:
+    app = App(
+        {
+            "incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest"}},
+            "outgoing": {"asked": {"topic": "questions", "max_in_flight": 1}},
+        }
+    )
+    ask = app.emitter("asked")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        with suppress(ReplyTimeoutError):
+            await ask.request(b"", timeout=OUTAGE_S)
+
+    async with running(app) as test:
+        first = asyncio.create_task(ask.request(b"", timeout=2 * OUTAGE_S))
+        await until(lambda: test.records("questions"))
+        await send(test, b"")
+        await test.settled(timeout=2 * OUTAGE_S)
+        assert app.health().live.is_up
+        first.cancel()
 
 
 @in_virtual_time
