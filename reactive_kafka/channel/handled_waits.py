@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import inf
 
@@ -11,11 +12,14 @@ from reactive_kafka.channel.record_lookup import stage_of
 from reactive_kafka.errors import ChannelClosedError, NotOwnerError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
+from reactive_kafka.verdicts.ageing import not_ageing
 
 FIRST_LOOK_S = 0.002
 """How soon this looks again after the first look."""
 LOOK_S = 0.05
 """The longest time between two looks. The next one comes after a tenth of the wait so far."""
+LOOK_FOR_BROKERS_S = 1.0
+"""How often a call that waits looks whether the brokers of the channel are away."""
 UNDECIDED_S = 5.0
 """How long a partition may have no owner, as during an eager rebalance, before a wait fails."""
 
@@ -62,7 +66,19 @@ class HandledWaits:
             return
         self._waiters.append(waiter)
         self._look_later(now)
-        await handled
+        try:
+            while not handled.done():
+                # The records of the caller age only while the brokers answer.
+                with not_ageing() if self._is_away() else nullcontext():
+                    await asyncio.wait([handled], timeout=LOOK_FOR_BROKERS_S)
+            handled.result()
+        finally:
+            # A caller that gives up leaves nothing that would be looked at again.
+            handled.cancel()
+
+    def _is_away(self) -> bool:
+        clients = self._channel.session.clients
+        return any(client.connection.broker_error is not None for client in clients)
 
     def _look_later(self, now: float) -> None:
         youngest_s = now - max(waiter.began for waiter in self._waiters)

@@ -112,6 +112,43 @@ async def test_a_handler_may_wait_for_a_reply_while_no_broker_answers(is_written
 
 
 @in_virtual_time
+async def test_a_handler_may_wait_in_an_outage_until_another_channel_has_handled_a_record() -> None:
+    app = App(
+        {
+            "incoming": {
+                "orders": {"group_id": "billing", "auto_offset_reset": "earliest"},
+                "audits": {"group_id": "audit", "auto_offset_reset": "earliest"},
+            },
+            "outgoing": {"to-audits": {"topic": "audits"}},
+        }
+    )
+    audits = app.emitter("to-audits")
+    asked = list[bool]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        stored = await audits.send(b"")
+        asked.append(True)
+        await app.channel("audits").handled(stored)
+
+    @app.incoming("audits")
+    async def audit(message: Message[bytes]) -> None: ...
+
+    async with running(app) as test:
+        # So that the outage comes before the record is handled.
+        app.channel("audits").pause()
+        await send(test, b"")
+        await until(lambda: asked)
+        test.broker.down = True
+        await asyncio.sleep(OUTAGE_S)
+        assert app.channel("orders").facts().state == "running"
+        test.broker.down = False
+        app.channel("audits").resume()
+        await test.settled(timeout=60)
+    assert asked == [True]
+
+
+@in_virtual_time
 async def test_a_handler_may_wait_for_room_for_its_request() -> None:
     app = App(
         {
