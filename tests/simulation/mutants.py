@@ -348,8 +348,8 @@ MUTANTS = (
     Mutant(
         "what has started counts for nothing",
         LIMIT,
-        "self._missing = missing + records",
-        "self._missing = missing",
+        "self._missing = self._missing_at(now) + records",
+        "self._missing = self._missing_at(now)",
     ),
     Mutant(
         "a batch does not wait for those before it",
@@ -1777,8 +1777,8 @@ MUTANTS = (
     Mutant(
         "a broadcast ends with the first handler",
         CHOOSING,
-        "            progress.position += 1\n            message.attempt = 1\n",
-        "            progress.position += 9\n            message.attempt = 1\n",
+        "            progress.position += 1\n            if is_taking",
+        "            progress.position += 9\n            if is_taking",
         "broadcast",
     ),
     Mutant(
