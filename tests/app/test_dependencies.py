@@ -14,6 +14,7 @@ import pytest
 from reactive_kafka import (
     App,
     Batch,
+    CallNext,
     ConfigError,
     Depends,
     Message,
@@ -222,6 +223,45 @@ async def test_a_batch_and_a_message_are_given_to_whoever_asks_for_them() -> Non
             await test.send(channel, b"x")
         await test.settled()
     assert sorted(TOLD) == [("batch", 1), ("message", 0), ("value", 0, 0)]
+
+
+@in_virtual_time
+async def test_the_message_of_a_call_has_the_payload_of_its_handler() -> None:
+    """Whatever the handlers of the channel have in common, and a middleware has made of it."""
+    app = make_app(retry={"max_attempts": 2, "backoff": 0})
+    seen = list[tuple[Any, Any, int]]()
+
+    async def described(message: Message[Any]) -> tuple[Any, int]:
+        return message.payload, message.attempt
+
+    @app.middleware
+    async def shout(message: Message[Any], call_next: CallNext) -> Any:
+        if isinstance(message.payload, str):
+            message.payload = message.payload.upper()
+        return await call_next(message)
+
+    @app.incoming("orders", when=lambda message: message.payload.startswith(b"{"))
+    async def of_objects(
+        order: dict[str, int], described: Annotated[tuple[Any, int], Depends(described)]
+    ) -> None:
+        seen.append((order, *described))
+        if len(seen) == 1:
+            raise ValueError("once")
+
+    @app.incoming("orders")
+    async def of_texts(
+        text: str, described: Annotated[tuple[Any, int], Depends(described)]
+    ) -> None:
+        seen.append((text, *described))
+
+    async with running(app) as test:
+        await send(test, b'{"id": 1}', b"text")
+        await test.settled()
+    assert seen == [
+        ({"id": 1}, {"id": 1}, 1),
+        ({"id": 1}, {"id": 1}, 2),
+        ("TEXT", "TEXT", 1),
+    ]
 
 
 @in_virtual_time

@@ -20,6 +20,8 @@ from reactive_kafka.handlers.dependencies.making import Making, ScopeEnds
 from reactive_kafka.handlers.dependencies.threads import in_thread
 from reactive_kafka.handlers.signature import RAISED_BY, HandlerFunction, Shape, name_and_place
 from reactive_kafka.tasks import CLEANED_UP_S, Fails, Flag, Handle, NoEndError, outcome_text
+from reactive_kafka.verdicts.delivery import is_called_again
+from reactive_kafka.verdicts.message import Message, new_message
 
 Function = Callable[..., Any]
 
@@ -283,5 +285,20 @@ def _late(steps: Sequence[DependencyStep]) -> set[Factory]:
 def _subject_of(shape: Shape | None) -> Callable[[Any], Any]:
     """Return what finds the message or batch of a call by the argument of the call."""
     if shape is Shape.PAYLOAD:
-        return lambda _: current_message()
+        return _message_with
     return lambda argument: argument
+
+
+def _message_with(payload: Any) -> Message[Any] | None:
+    """Return the message of the call around this, with what the handler takes as its payload.
+
+    The call around knows the record, and what the channel decodes it into. The handler may have a
+    type of its own, and a middleware may have changed the payload.
+    """
+    current = current_message()
+    if current is None:
+        return None
+    message = new_message(payload, current.record, current.tracker, current.index)
+    if is_called_again(current):
+        message.attempt = current.attempt
+    return message
