@@ -166,8 +166,14 @@ def of_environment(environ: Mapping[str, str], known: Iterable[KeyPath]) -> Laye
     # with a channel's name ([incoming."my.orders"]), one of 3 with a key of the channel or a Spark
     # property, and a whole path may end with the exception of a failure route. The longest match
     # wins, so that a variable overrides exactly the key that the file has.
+    known = list(known)
+    spelled_names = {path[:2] for path in known if path[:2] == _form(path[:2])}
     prefixes = {
-        _form(path[:length]): path[:length] for path in known for length in (2, 3, len(path))
+        _form(path[:length]): path[:length]
+        for path in known
+        # A variable for "my_orders" does not mean "my-orders" as well, if there are both.
+        if path[:2] in spelled_names or _form(path[:2]) not in spelled_names
+        for length in (2, 3, len(path))
     }
     leaves = []
     for variable, text in environ.items():

@@ -35,6 +35,17 @@ def test_a_variable_means_the_channel_that_there_is_whatever_its_case() -> None:
     assert found == {("incoming", "My-Orders.v2", "group_id"): "g"}
 
 
+@pytest.mark.parametrize("names", [("a_b", "a-b"), ("a-b", "a_b")])
+@pytest.mark.parametrize("keys", [("topic", "topic"), ("group_id", "topic"), ("topic", "group_id")])
+def test_a_variable_means_the_channel_that_is_spelled_as_it_is(
+    names: tuple[str, str], keys: tuple[str, str]
+) -> None:
+    known = [("incoming", name, key) for name, key in zip(names, keys, strict=True)]
+    assert paths({"REACTIVE_KAFKA__INCOMING__A_B__TOPIC": "t"}, *known) == {
+        ("incoming", "a_b", "topic"): "t"
+    }
+
+
 def test_a_variable_of_an_unknown_channel_means_one_in_lower_case() -> None:
     assert paths({"reactive_kafka__Incoming__Clicks__TOPIC": "t"}) == {
         ("incoming", "clicks", "topic"): "t"
