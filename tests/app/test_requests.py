@@ -215,6 +215,26 @@ async def test_many_requests_at_once_get_each_its_own_reply_in_whatever_order_th
 
 
 @in_virtual_time
+async def test_late_replies_to_the_last_thousand_requests_are_known_and_no_earlier_ones(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="reactive_kafka")
+    app = asking_app(handles=False, max_in_flight=2000)
+    async with running(app) as test:
+        emitter = app.emitter("requests")
+        ends = await asyncio.gather(
+            *(emitter.request(number, timeout="1s") for number in range(1001)),
+            return_exceptions=True,
+        )
+        assert {type(end) for end in ends} == {ReplyTimeoutError}
+        for number in (0, 1, 1, 1000):
+            answer(test, b"late", request_of(test, number)[CORRELATION_ID])
+        await asyncio.sleep(2)
+        late = [one for one in caplog.messages if "a reply came too late" in one]
+        assert len(late) == 2, "the first request is forgotten, and each reply is told once"
+
+
+@in_virtual_time
 async def test_a_request_without_a_reply_is_over_in_time_and_what_comes_late_is_nobodys(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

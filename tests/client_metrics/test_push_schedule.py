@@ -79,6 +79,21 @@ def test_a_throttled_client_waits_for_so_long_at_least() -> None:
     assert schedule.subscription is not None
 
 
+@pytest.mark.parametrize(
+    "name", ["NONE", "UNKNOWN_SUBSCRIPTION_ID", "TELEMETRY_TOO_LARGE", "THROTTLING_QUOTA_EXCEEDED"]
+)
+def test_a_throttle_counts_with_every_answer(name: str) -> None:
+    schedule = subscribed()
+    schedule.pushed(push_answer(name, throttle_s=60.0), NOW)
+    assert schedule.wait_s(NOW) == 60.0
+
+    schedule = subscribed()
+    schedule.connected(NOW)
+    answer = subscription(push_interval_s=INTERVAL_S, throttle_s=60.0)
+    schedule.asked(answer if name == "NONE" else refused(name, throttle_s=60.0), NOW, 0.5)
+    assert schedule.wait_s(NOW) == 60.0
+
+
 @pytest.mark.parametrize("name", ["UNKNOWN_SUBSCRIPTION_ID", "UNSUPPORTED_COMPRESSION_TYPE"])
 def test_a_changed_subscription_is_asked_for_at_once_but_not_for_ever(name: str) -> None:
     schedule = subscribed()

@@ -16,10 +16,17 @@ from starlette.routing import Mount
 
 from reactive_kafka import App
 from reactive_kafka.http.asgi import make_asgi
-from reactive_kafka.http.fact_stream import MOST_STREAMS, StreamPace
+from reactive_kafka.http.fact_stream import (
+    MOST_SELECTIONS,
+    MOST_STREAMS,
+    FactStreams,
+    Partitions,
+    StreamPace,
+)
 from reactive_kafka.http.http_connection import Limits
 from reactive_kafka.http.server import HttpServer, serve
 from reactive_kafka.testing import MemoryBroker, TestApp
+from tests.app.helpers import in_virtual_time
 from tests.http.applike import FactsApp
 from tests.observe.samples import app, channel, outgoing, partition, spark
 
@@ -287,3 +294,27 @@ async def test_a_slow_client_keeps_its_stream_as_long_as_it_takes_something() ->
             await asyncio.sleep(0.01)
         assert taken < 12_000_000, "the client was not slow"
         writer.close()
+
+
+@in_virtual_time
+async def test_facts_are_kept_for_one_turn_and_for_a_few_selections_of_partitions() -> None:
+    rendered = list[Partitions]()
+
+    def render(partitions: Partitions) -> str:
+        rendered.append(partitions)
+        return f"{len(rendered)}"
+
+    streams = FactStreams(render)
+    # More than a server keeps: each client may ask for other channels.
+    selections = [frozenset({f"channel {number}"}) for number in range(MOST_SELECTIONS + 2)]
+    streams.opened()
+    for _ in range(2):
+        for partitions in selections:
+            streams.event(partitions)
+    assert rendered == [*selections, *selections[MOST_SELECTIONS:]]
+    await asyncio.sleep(streams.pace.facts_s)
+    newest = len(rendered) + 1
+    assert streams.event(selections[0]) == f"event: facts\ndata: {newest}\n\n".encode()
+    streams.closed()
+    # In the same turn, but nothing is kept while no stream is open.
+    assert streams.event(selections[0]) == f"event: facts\ndata: {newest + 1}\n\n".encode()

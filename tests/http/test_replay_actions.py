@@ -161,3 +161,14 @@ async def test_a_topic_that_does_not_exist_is_named() -> None:
         answer = await shop.replay(to="no-such-topic")
         assert answer.status_code == 404
         assert "unknown topic no-such-topic" in answer.json()["error"]
+
+
+async def test_the_last_twenty_replays_can_be_asked_about_and_no_earlier_ones() -> None:
+    shop = Shop()
+    async with shop.with_letters("a"):
+        numbers = [(await shop.replay(limit=1)).json()["replay"] for _ in range(23)]
+        statuses = [
+            (await shop.client.get(f"/api/dlq/replays/{number}")).status_code for number in numbers
+        ]
+    # The replay that has begun last was not over when the earlier ones were forgotten.
+    assert statuses == [404] * 2 + [200] * 21

@@ -59,6 +59,54 @@ async def test_a_stop_does_not_wait_for_a_sender_that_gives_up_the_room_it_got()
     assert [value.value for value in taken] == ["a"]
 
 
+async def test_the_room_of_a_sender_that_gives_up_goes_to_the_next_one() -> None:
+    target, taken = in_room_for(1)
+    await sent(target, "a")
+    second = asyncio.ensure_future(sent(target, "b"))
+    third = asyncio.ensure_future(sent(target, "c"))
+    await asyncio.sleep(0)
+    target.settled(taken[0].offset)
+    # The place is promised to the second sender, which has not continued yet.
+    second.cancel()
+    async with asyncio.timeout(5):
+        await third
+    assert [value.value for value in taken] == ["a", "c"]
+    assert not target.has_room
+    target.settled(taken[1].offset)
+    assert target.has_room
+
+
+async def test_no_more_values_are_accepted_at_once_than_there_is_unpromised_room() -> None:
+    target, taken = in_room_for(2)
+    for value in ("a", "b"):
+        await sent(target, value)
+    third = asyncio.ensure_future(sent(target, "c"))
+    await asyncio.sleep(0)
+    target.settled(taken[0].offset)
+    # The third sender was let in, and has not continued yet.
+    assert not target.has_room
+    assert target.why_full == ("memory channel 'stage': 2 values are not settled (max_in_flight)")
+    await third
+    assert not target.has_room
+
+
+async def test_what_is_told_of_a_memory_channel_counts_each_value_once() -> None:
+    target, taken = in_room_for(10)
+    for value in "abcd":
+        await sent(target, value)
+    target.settled(taken[0].offset)
+    target.settled(taken[0].offset)
+    target.settled(taken[1].offset, ValueError("bad"))
+    facts = target.facts()
+    assert (facts.in_flight, dict(facts.sent)) == (2, {"ok": 1, "failed": 1})
+    assert sum(facts.send_durations.counts) == 2
+    target.leave()
+    facts = target.facts()
+    # What was left has failed, and how long its handler would have taken is not known.
+    assert (facts.in_flight, dict(facts.sent)) == (0, {"ok": 1, "failed": 3})
+    assert sum(facts.send_durations.counts) == 2
+
+
 async def _settled(
     target: MemoryTarget, taken: list[MemoryRecord], sending: Awaitable[Outcome]
 ) -> Outcome:

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from reactive_kafka import TopicPartition
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, Receipt
 from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
-from reactive_kafka.outgoing.queue.send_queue import PartitionQueue, SendQueue
+from reactive_kafka.outgoing.queue.send_queue import MOST_KEYS, PartitionQueue, SendQueue
 from reactive_kafka.records import RecordBytes, RecordFields
 
 TOPICS = ("orders", "audit")
@@ -287,6 +287,30 @@ def test_no_record_without_a_key_goes_where_a_batch_is_repeated_while_others_are
             assert send() is not away or not (is_repeated or is_one_free)
 
 
+@given(
+    counts=st.lists(st.integers(1, 9), min_size=2, max_size=6),
+    keys=st.lists(st.one_of(st.none(), st.binary(max_size=2)), min_size=1, max_size=6),
+)
+def test_a_key_goes_by_the_number_of_partitions_that_the_topic_has_now(
+    counts: list[int], keys: list[bytes | None]
+) -> None:
+    took = list[PartitionQueue]()
+    queue = SendQueue(1000, zlib.crc32, lambda: None, begin=took.append, lingers=True)
+    for count in counts:
+        queue.partitions_found("orders", count)
+        for key in keys:
+            record = Alone(RecordBytes(b"x", key), [])
+            if not queue.accept(record, "orders"):
+                queue.enter()
+                line = queue.place(record, "orders")
+                assert line is not None
+                took.append(line)
+            assert took[-1].waiting[-1] is record
+            number = took[-1].partition.partition
+            assert number < count
+            assert key is None or number == zlib.crc32(key) % count
+
+
 def test_a_partition_that_comes_back_has_the_line_that_it_had() -> None:
     queue = SendQueue(1000, zlib.crc32, lambda: None)
     queue.partitions_found("orders", 2)
@@ -354,6 +378,47 @@ def test_a_refused_batch_is_tried_record_by_record_and_what_came_behind_it_in_ba
     assert told == [(0, True), (1, False), (2, True), (3, True), (4, True), (5, True)]
 
 
+def test_records_of_a_refused_batch_that_are_given_up_are_not_waited_for() -> None:
+    queue = SendQueue(1000, zlib.crc32, lambda: None)
+    queue.partitions_found("orders", 1)
+
+    def send(number: int) -> tuple[PartitionQueue, Alone]:
+        queue.enter()
+        record = Alone(RecordBytes(str(number).encode()), [])
+        line = queue.place(record, "orders")
+        assert line is not None
+        return line, record
+
+    sent = [send(number) for number in range(4)]
+    line = sent[0][0]
+    assert len(line.next_batch()) == 4
+    assert not line.refused(Refused())
+    for _, record in sent[1:]:
+        record.void()
+    for number in range(4, 7):
+        send(number)
+    values = []
+    while batch := line.next_batch():
+        values.append([record.value for record in batch])
+        line.written(0, len(batch))
+    assert values == [[b"0"], [b"4", b"5", b"6"]]
+
+
+def test_records_whose_partitions_cannot_be_found_out_fail_and_take_up_no_room() -> None:
+    released = list[int]()
+    queue = SendQueue(3, zlib.crc32, lambda: released.append(queue.room))
+    records = [Alone(RecordBytes(b"x"), []) for _ in range(3)]
+    for record, topic in zip(records, ("orders", "orders", "audit"), strict=True):
+        queue.enter()
+        assert queue.place(record, topic) is None
+    refusal = Refused()
+    queue.partitions_unknown("orders", refusal)
+    assert [record.told for record in records] == [[refusal], [refusal], []]
+    assert released == [2]
+    assert list(queue.unwritten()) == [records[2]]
+    assert not queue.awaits_partitions("orders")
+
+
 def test_who_raises_when_it_is_told_keeps_nobody_else_from_being_told() -> None:
     queue, told = SendQueue(10, zlib.crc32, lambda: None), list[int]()
     queue.partitions_found("orders", 1)
@@ -404,3 +469,24 @@ def test_where_records_without_a_key_go_next_costs_the_same_for_ten_thousand_bus
         line.next_batch()
     # Looking at each of the 10,000 partitions each time takes half a minute.
     assert time.process_time() - began < 3.0
+
+
+def test_the_partitions_of_the_last_keys_are_remembered_and_no_more_of_them() -> None:
+    queue = SendQueue(10 * MOST_KEYS, zlib.crc32, lambda: None)
+    queue.partitions_found("orders", 2)
+    receipt = CallbackReceipt(lambda _: None)
+
+    def send(number: int) -> None:
+        queue.enter()
+        queue.add(OutgoingRecord("orders", RecordBytes(b"x", b"%d" % number)), receipt)
+
+    def is_remembered(number: int) -> bool:
+        # Otherwise the key would have to be hashed, which takes the longer way.
+        return queue.accept(Alone(RecordBytes(b"x", b"%d" % number), []), "orders")
+
+    for number in range(MOST_KEYS):
+        send(number)
+    assert is_remembered(0)
+    send(MOST_KEYS)
+    assert is_remembered(MOST_KEYS)
+    assert not any(is_remembered(number) for number in range(MOST_KEYS))
