@@ -261,6 +261,11 @@ class OffsetTracker:
         self.offsets.forget_before(self.base)
         if self._had:
             self._had = {index: None for index in self._had if index >= self.base}
+        if self._stopped_since:
+            # A record may be settled while its clock is stopped, which nothing starts again then.
+            self._stopped_since = {
+                index: since for index, since in self._stopped_since.items() if index >= self.base
+            }
 
     def _first_starts(self, count: int) -> array[float]:
         """When handlers got the first *count* records at least, whatever their clocks did since."""

@@ -79,6 +79,7 @@ class Service:
                         "retry": {"max_attempts": 2},
                     },
                     "fresh": {**quick, "group_id": "fresh", "max_record_age": "1h"},
+                    "staged": {**quick, "group_id": "staged"},
                     "avro": {
                         **quick,
                         "group_id": "avro",
@@ -86,6 +87,7 @@ class Service:
                         "failure_strategy": "ignore",
                     },
                 },
+                "memory": {"stage": {}},
                 "outgoing": {
                     "invoices": {},
                     "exact": {"transactional_id": "exact"},
@@ -132,6 +134,15 @@ class Service:
         async def fresh(message: Message[bytes]) -> None:
             self.seen += 1
 
+        @app.incoming("staged")
+        @app.outgoing("stage")
+        async def staged(message: Message[bytes]) -> bytes:
+            return message.payload
+
+        @app.incoming("stage")
+        async def stage(value: bytes) -> None:
+            self.seen += 1
+
         @app.incoming("avro")
         async def avro(message: Message[dict[str, Any]]) -> None:
             self.seen += 1
@@ -163,6 +174,10 @@ async def nacks(service: Service, test: TestApp, number: int) -> None:
 
 async def keys(service: Service, test: TestApp, number: int) -> None:
     await handled(service, test, "keyed", b"good", 2, key=b"key %d" % number)
+
+
+async def values_in_memory(service: Service, test: TestApp, number: int) -> None:
+    await handled(service, test, "staged", b"good")
 
 
 async def delayed_retries(service: Service, test: TestApp, number: int) -> None:
@@ -321,6 +336,7 @@ EPISODE_KINDS: list[Episode] = [
     records,
     nacks,
     keys,
+    values_in_memory,
     delayed_retries,
     transactions,
     letters_in_transactions,

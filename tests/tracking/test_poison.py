@@ -461,6 +461,22 @@ def test_what_was_settled_while_its_clock_stood_leaves_nothing_behind() -> None:
     assert tracker._stopped_since == {}
 
 
+def test_a_record_that_is_settled_while_its_clock_is_stopped_for_good_leaves_nothing_behind() -> (
+    None
+):
+    tracker = tracker_with([1.0, 2.0, 3.0])
+    tracker.stop_clock([0, 1, 2], 5.0)
+    tracker.hand_over(1)
+    tracker.settle(0)
+    tracker.settle(1)
+    tracker.compact()
+    assert tracker._stopped_since == {2: 5.0}
+    # That one is still there, and ages again.
+    tracker.start_clock([2], 9.0)
+    assert found(PoisonWatch(LIMIT_S), tracker, 100.0) == [102]
+    assert tracker.started[0] == 7.0
+
+
 def test_a_record_whose_clock_has_stood_hides_no_older_one_behind_it() -> None:
     """Records that started in order are of any age once a clock has stood."""
     tracker = tracker_with([1.0, 2.0], waiting=1)
