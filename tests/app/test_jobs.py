@@ -206,6 +206,32 @@ async def test_a_stop_waits_for_a_call_within_the_drain_time_and_cancels_it_then
 
 
 @in_virtual_time
+async def test_a_rebalance_while_a_stop_waits_for_handlers_begins_no_job_again() -> None:
+    app = make_app(drain_timeout="60s")
+    may_end = asyncio.Event()
+
+    @app.incoming("orders")
+    async def slow(value: int) -> None:
+        await may_end.wait()
+
+    called = ticking(app, app.every("1s", on="orders:0"))
+    async with running(app) as test:
+        await test.send("orders", 1, partition=0)
+        await until(lambda: len(called) > 3)
+        stopping = asyncio.create_task(app.stop())
+        await asyncio.sleep(2)
+        before = len(called)
+        generation = test.broker.generation("billing")
+        test.broker.rebalance("billing")
+        await until(lambda: test.broker.generation("billing") > generation)
+        await asyncio.sleep(10)
+        assert not stopping.done()
+        assert len(called) == before
+        may_end.set()
+        await stopping
+
+
+@in_virtual_time
 async def test_a_stop_without_a_drain_waits_for_no_job() -> None:
     app = with_orders()
 

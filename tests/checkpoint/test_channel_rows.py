@@ -16,6 +16,7 @@ from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.errors import CheckpointRefusedError, StoreAwayError, TransientBrokerError
+from reactive_kafka.events import StoreAvailable, StoreUnavailable
 from tests.app.helpers import Recorder, run_in_virtual_time
 from tests.nacks.acknowledgers import make_acknowledger
 from tests.tracking.values import tracker_of
@@ -100,6 +101,32 @@ def test_writes_that_a_full_store_refuses_for_hours_are_not_all_kept() -> None:
 
     run_in_virtual_time(write_again_and_again)
     assert store.rows.row("billing", PARTITION) == Checkpoint(3, 100, None, "keptacks")
+
+
+def test_a_failed_write_that_a_later_one_has_made_up_for_prolongs_no_outage() -> None:
+    store = MemoryStore(Rows())
+    rows, owned = claimed_row(store)
+
+    async def fail_twice(_: object) -> None:
+        store.faults.script("write", "away")
+        with pytest.raises(StoreAwayError):
+            await rows.write({owned: WANTED})
+        # After a failed write a read says nothing about writes.
+        await rows.read([PARTITION])
+        assert rows.away is not None
+        await rows.write({owned: WANTED})
+        assert rows.away is None
+        store.faults.script("read", "away")
+        with pytest.raises(StoreAwayError):
+            await rows.read([PARTITION])
+        assert rows.away is not None
+        await rows.read([PARTITION])
+        assert rows.away is None
+
+    run_in_virtual_time(fail_twice)
+    assert isinstance(rows.observer, Recorder)
+    assert len(rows.observer.of(StoreUnavailable)) == 2
+    assert len(rows.observer.of(StoreAvailable)) == 2
 
 
 class Compared(TopicPartition):

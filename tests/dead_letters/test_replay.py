@@ -7,7 +7,13 @@ import asyncio
 import pytest
 
 from reactive_kafka.dead_letters.letters import ReplayError, progress_group
-from reactive_kafka.dead_letters.replay import CONFIRM_S, Replayed, carry_out_replay, plan_replay
+from reactive_kafka.dead_letters.replay import (
+    CONFIRM_S,
+    MAX_RECORDS,
+    Replayed,
+    carry_out_replay,
+    plan_replay,
+)
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.testing import MemoryBroker
 from tests.app.brokers import Hold
@@ -90,6 +96,34 @@ async def test_an_error_counts_what_the_broker_has_and_what_goes_twice(
     )
     assert len(values(broker)) == written.records == 6
     assert positions(broker, PROGRESS) == {0: 3}
+
+
+async def test_a_replay_of_more_letters_than_are_read_at_a_time_is_not_taken_for_another_one(
+    broker: MemoryBroker,
+) -> None:
+    for offset in range(10, 10 + 3 * MAX_RECORDS):
+        write_letter(broker, offset)
+    wanted = await plan_replay(cluster_of(broker), "letters", None, None)
+    written = await carry_out_replay(cluster_of(broker), wanted, {})
+    assert written.records == 3 * MAX_RECORDS + 3
+    assert written.unpassed == 0
+    assert positions(broker, PROGRESS) == {0: 3 * MAX_RECORDS + 2, 1: 1}
+
+
+@in_virtual_time
+async def test_of_the_letters_that_get_a_new_timestamp_only_those_that_were_written_count(
+    broker: MemoryBroker,
+) -> None:
+    broker.delete_topic("orders")
+    # The letters are older than a topic keeps records by default.
+    broker.create_topic("orders", 2, {"cleanup.policy": "delete", "retention.ms": "604800000"})
+    broker.delay_next("send", 0.0, of="orders")
+    broker.fail_next("send", FatalBrokerError("no right"), of="orders")
+    wanted = await plan_replay(cluster_of(broker), "letters", None, None)
+    written = Replayed()
+    with pytest.raises(ReplayError, match="could not be written: no right"):
+        await carry_out_replay(cluster_of(broker), wanted, {}, written)
+    assert (written.records, written.restamped) == (1, 1)
 
 
 @in_virtual_time

@@ -78,10 +78,25 @@ async def test_letters_go_back_once() -> None:
         assert answer["result"] == "2 of 2 records replayed"
         asked = await shop.client.get(f"/api/dlq/replays/{answer['replay']}")
         assert (asked.status_code, asked.json()) == (200, answer)
-        assert (await shop.replay()).json()["replayed"] == 1
-        assert (await shop.replay()).json()["replayed"] == 0
+        assert (answer["replayed_before"], answer["restamped"], answer["refused"]) == (0, 0, 0)
+        second = (await shop.replay()).json()
+        assert (second["replayed"], second["restamped"]) == (1, 0)
+        third = (await shop.replay()).json()
+        assert (third["replayed"], third["records"], third["replayed_before"]) == (0, 0, 0)
         await test.settled()
         assert shop.handled == ["a", "b", "c"]
+
+
+async def test_letters_that_a_replay_to_the_same_topic_by_name_has_sent_are_told_and_left_out() -> (
+    None
+):
+    shop = Shop()
+    async with shop.with_letters("a", "b") as test:
+        assert (await shop.replay(to="orders")).json()["replayed"] == 2
+        answer = (await shop.replay()).json()
+        assert (answer["replayed"], answer["replayed_before"]) == (0, 2)
+        await test.settled()
+        assert sorted(shop.handled) == ["a", "b"]
 
 
 async def test_one_letter_goes_back_however_often_it_is_asked_for() -> None:
