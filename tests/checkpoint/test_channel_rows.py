@@ -129,6 +129,14 @@ def test_a_failed_write_that_a_later_one_has_made_up_for_prolongs_no_outage() ->
     assert len(rows.observer.of(StoreAvailable)) == 2
 
 
+async def test_a_stored_position_ends_the_wait_of_a_client_that_was_fenced() -> None:
+    rows, owned = claimed_row(MemoryStore(Rows()))
+    owned.owner.fence(rows.clock.monotonic())
+    assert owned.owner.fenced_for(rows.clock.monotonic()) is not None
+    await rows.write({owned: WANTED})
+    assert owned.owner.fenced_for(rows.clock.monotonic()) is None
+
+
 class Compared(TopicPartition):
     """Counts how often partitions are compared."""
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka import Committed, TopicPartition
-from reactive_kafka.checkpoint.owned_row import ClientPartition, OwnedRow, PendingWrite
+from reactive_kafka.checkpoint.owned_row import FENCED, ClientPartition, OwnedRow, PendingWrite
 from reactive_kafka.checkpoint.store import Checkpoint, Write, allows
 from reactive_kafka.tracking.tracker import OffsetTracker
 
@@ -26,6 +26,47 @@ def owned_at(position: int | None, state: str | None = "loaded") -> tuple[OwnedR
     tracker = OffsetTracker(PARTITION, position or 0)
     owned.begin(tracker)
     return owned, tracker
+
+
+def fenced_s(client_partition: ClientPartition) -> float:
+    """For how long the client does not claim a row that another owner takes now."""
+    client_partition.fence(100.0)
+    left_s = client_partition.fenced_for(100.0)
+    assert left_s is not None
+    return left_s
+
+
+async def test_a_row_that_is_taken_again_and_again_is_claimed_ever_later_until_it_is_the_clients() -> (
+    None
+):
+    client_partition = ClientPartition("orders")
+    assert client_partition.fenced_for(100.0) is None
+    first_s = fenced_s(client_partition)
+    assert 0 < first_s <= 2 * FENCED.first_s
+    assert client_partition.fenced_for(100.0 + first_s) == 0.0
+    for _ in range(10):
+        longest_s = fenced_s(client_partition)
+    assert longest_s > 4 * FENCED.first_s
+    client_partition.unfence()
+    assert client_partition.fenced_for(100.0) is None
+    assert fenced_s(client_partition) <= 2 * FENCED.first_s
+    client_partition.assign()
+    assert client_partition.fenced_for(100.0) is None
+
+
+def test_an_assignment_begins_without_the_position_that_kafka_had_in_the_last_one() -> None:
+    client_partition = ClientPartition("orders")
+    client_partition.assign()
+    client_partition.row = OwnedRow(PARTITION, client_partition, Checkpoint(3, 7, None))
+    assert client_partition.not_in_kafka is None, "the row was not found to be the client's yet"
+    client_partition.is_ours = True
+    assert client_partition.not_in_kafka == Committed(7)
+    client_partition.in_kafka = Committed(7)
+    assert client_partition.not_in_kafka is None
+    client_partition.revoke()
+    client_partition.assign()
+    client_partition.is_ours = True
+    assert client_partition.not_in_kafka == Committed(7), "another member may have moved it"
 
 
 def test_a_position_goes_with_the_state_set_before_it() -> None:
