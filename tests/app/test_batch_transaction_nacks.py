@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import Batch, TopicPartition
+from reactive_kafka import Batch, CallNext, TopicPartition
 from reactive_kafka.errors import CheckpointError, TransientBrokerError
 from tests.app.checkpoints import MemoryStore, Rows, Write, app_on, row
 from tests.app.helpers import Recorder, facts, in_virtual_time, make_broker, running, tp, until
@@ -167,4 +167,42 @@ async def test_an_ack_in_the_block_and_a_nack_of_all_are_refused_as_before() -> 
         await test.send("orders", b"x", partition=0)
         await until(lambda: row(rows).position == 1)
         assert len(refused) == 3
+    await broker.close()
+
+
+@pytest.mark.parametrize("acks_first", [True, False])
+@in_virtual_time
+async def test_a_middleware_that_passes_on_a_part_has_to_ack_the_others_first(
+    acks_first: bool,
+) -> None:
+    """The position would pass them, and the middleware may mean to pass them on later."""
+    rows = Rows()
+    app, broker = (
+        app_on(rows, batch_max_wait="100ms", failure_strategy="dead-letter-queue"),
+        make_broker(1),
+    )
+
+    @app.middleware
+    async def without_empty_ones(batch: Batch[bytes], call_next: CallNext) -> Any:
+        good_ones = [message for message in batch if message.payload != b"empty"]
+        for message in batch:
+            if acks_first and message not in good_ones:
+                message.ack()
+        return await call_next(Batch(good_ones))
+
+    @app.incoming("orders")
+    async def store(batch: Batch[bytes]) -> None:
+        async with batch.transaction() as connection:
+            for message in batch:
+                connection[message.offset] = message.payload
+
+    async with running(app, broker=broker) as test:
+        for value in (b"a", b"empty", b"b"):
+            await test.send("orders", value, partition=0)
+        await until(lambda: row(rows).position == 3)
+        letters = [record.value for record in test.records(LETTERS)]
+        if acks_first:
+            assert (rows.data, letters) == ({0: b"a", 2: b"b"}, [])
+        else:
+            assert (rows.data, letters) == ({}, [b"a", b"empty", b"b"])
     await broker.close()
