@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import threading
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -547,6 +548,43 @@ async def test_a_handler_that_raises_answers_nobody_and_a_batch_has_no_single_or
             with pytest.raises(ReplyTimeoutError):
                 await app.emitter(name).request(1)
         assert [record.value for record in test.records("answers")] == [b"1"]
+
+
+@pytest.mark.parametrize(
+    ("waits", "answers", "replies"),
+    [
+        (True, {}, [b"2"]),
+        (False, {}, []),
+        (True, {"transactional_id": "answers"}, []),
+    ],
+)
+@in_virtual_time
+async def test_a_generator_that_raises_has_replied_if_its_reply_was_written_before(
+    waits: bool, answers: dict[str, str], replies: list[bytes]
+) -> None:
+    app = App(
+        {
+            "incoming": {"requests": {"group_id": "g", "auto_offset_reset": "earliest", **IGNORED}},
+            "outgoing": {"requests": {}, "answers": answers},
+        }
+    )
+
+    @app.incoming("requests")
+    @app.outgoing("answers")
+    async def handle(value: int) -> AsyncIterator[int]:
+        yield value * 2
+        if waits:
+            await asyncio.sleep(1)
+        raise ValueError(value)
+
+    async with running(app) as test:
+        if replies:
+            assert await app.emitter("requests").request(1) == 2
+        else:
+            with pytest.raises(ReplyTimeoutError):
+                await app.emitter("requests").request(1)
+        written = test.broker.committed_log(tp(0, "requests-replies"))
+        assert [record.value for record in written] == replies
 
 
 @in_virtual_time
