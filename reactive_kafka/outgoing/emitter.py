@@ -393,7 +393,8 @@ class Emitter:
     async def flush(self) -> None:
         """Wait until the broker has, or has refused, every record that was accepted before.
 
-        That includes records of other senders of the channel.
+        That includes records of other senders of the channel, but not those of a transaction that
+        is open: the end of its block is what waits for these.
 
         Raises:
             ChannelClosedError: The application does not run, or has stopped meanwhile.

@@ -333,3 +333,50 @@ async def test_a_send_that_its_block_does_not_wait_for_is_refused_and_not_droppe
         with pytest.raises(RuntimeError, match="when its block has ended"):
             await late
         assert seen(test.broker) == [b"in time"]
+
+
+@in_virtual_time
+async def test_a_flush_waits_for_what_other_tasks_send_in_transactions_of_their_own() -> None:
+    app = app_with()
+    emitter = app.emitter("invoices")
+    async with running(app) as test:
+        end = test.broker.hold("end")
+        sending = asyncio.create_task(emitter.send(b"0"))
+        await end.arrived()
+        flush = asyncio.create_task(emitter.flush())
+        await settle_down()
+        assert not flush.done()
+        end.release()
+        await flush
+        assert seen(test.broker) == [b"0"]
+        assert (await sending).offset == 0
+
+
+@in_virtual_time
+async def test_a_flush_does_not_wait_for_the_block_that_it_is_in() -> None:
+    app = app_with()
+    emitter = app.emitter("invoices")
+    async with running(app) as test:
+        async with emitter.transaction() as tx:
+            await tx.send(b"0")
+            await emitter.flush()
+            assert seen(test.broker) == []
+        assert seen(test.broker) == [b"0"]
+
+
+@in_virtual_time
+async def test_a_flush_of_what_is_not_written_before_the_stop_raises() -> None:
+    app = app_with()
+    emitter = app.emitter("invoices")
+    async with running(app) as test:
+        test.broker.fail_next("send", TransientBrokerError("away"), times=1000)
+        sending = asyncio.create_task(emitter.send(b"0"))
+        await settle_down()
+        flush = asyncio.create_task(emitter.flush())
+        await settle_down()
+        await app.stop()
+        with pytest.raises(ChannelClosedError):
+            await flush
+        with pytest.raises(ChannelClosedError):
+            await sending
+        assert seen(test.broker) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future
 from functools import partial
 
 from anyio import CancelScope
@@ -12,6 +13,7 @@ from reactive_kafka.broker.key_hashes import KeyHash
 from reactive_kafka.clock import Clock
 from reactive_kafka.errors import (
     BrokerError,
+    ChannelClosedError,
     ConfigError,
     EncodeError,
     OutcomeUnknownError,
@@ -60,7 +62,8 @@ class TransactionalWriter(Sender):
         self._topic_problem: str | None = None
         self.watch = BrokerWatch(name, producers.check, clock, observer)
         self._failure: str | None = None
-        self._sending = 0
+        # One for each record that is being sent. The result is True if the channel stopped first.
+        self._unfinished: set[Future[bool]] = set()
 
     def start(self, topic: str) -> None:
         """Claim an id in the background, and claim ids again after errors.
@@ -123,15 +126,21 @@ class TransactionalWriter(Sender):
             ChannelClosedError: The channel stops.
         """
         receipt.expect()
-        self._sending += 1
+        sending: Future[bool] = asyncio.get_running_loop().create_future()
+        self._unfinished.add(sending)
+        has_stopped = False
         try:
             waits = Waits(BACKOFF)
             while True:
                 if receipt.is_over or await self._attempt(outgoing, receipt):
                     return
                 await asyncio.sleep(waits.next_s())
+        except ChannelClosedError:
+            has_stopped = True
+            raise
         finally:
-            self._sending -= 1
+            self._unfinished.remove(sending)
+            sending.set_result(has_stopped)
 
     async def _attempt(self, outgoing: OutgoingRecord, receipt: Receipt) -> bool:
         """Try once; False if it should be tried again."""
@@ -180,7 +189,19 @@ class TransactionalWriter(Sender):
         return False
 
     async def flush(self) -> None:
-        """Return at once: senders wait for the end of their transactions, so nothing is queued."""
+        """Wait for the transaction of every record that is being sent alone.
+
+        Transactions of several records are not waited for: the caller may be inside of one.
+
+        Raises:
+            ChannelClosedError: The channel has stopped before that.
+        """
+        before = list(self._unfinished)
+        if not before:
+            return
+        await asyncio.wait(before)
+        if any(sending.result() for sending in before):
+            raise ChannelClosedError(f"outgoing channel {self.name!r} has stopped")
 
     async def stop(self, deadline: float | None = None) -> None:
         """Wait for open transactions, abort those that are still open, and close.
@@ -198,7 +219,7 @@ class TransactionalWriter(Sender):
         return OutgoingFacts(
             channel=self.name,
             broker_error=self._topic_problem or self.producers.error or self.watch.silence,
-            in_flight=self._sending,
+            in_flight=len(self._unfinished),
             sent=dict(self.sent),
             send_durations=self.durations,
             failure=self._failure,
