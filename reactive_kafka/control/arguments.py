@@ -15,7 +15,7 @@ from reactive_kafka.records import TopicPartition
 PAUSED = "paused by an operator"
 """The reason of a pause where none is given."""
 MOST_TEXT = 200
-"""How many characters a reason or a logger may have."""
+"""How many characters the reason of a new pause or a logger may have."""
 MOST_TOPIC = 249
 """How many characters the name of a topic may have. Source: Kafka's ``Topic.MAX_NAME_LENGTH``."""
 MOST_OFFSET = 2**63 - 1
@@ -127,6 +127,15 @@ class Arguments:
             raise self._wrong(name, f"a string of 1 to {most} characters")
         return value
 
+    def any_text(self, name: str, default: str) -> str:
+        """Return a text of any length."""
+        value = self._given.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            raise self._wrong(name, "a string")
+        return value
+
     def number(self, name: str, most: int, least: int = 0) -> int:
         """Return a whole number."""
         value = self._given.get(name)
@@ -178,10 +187,25 @@ class Arguments:
         return moment
 
 
+_OF_PAUSES = ("reason", "topic", "partition")
+
+
 def pause_arguments(action: str, given: Mapping[str, Any]) -> PauseArguments:
-    """Read the arguments of a pause or of its end."""
-    arguments = Arguments(action, given, ("reason", "topic", "partition"))
-    reason = arguments.text("reason", PAUSED)
+    """Read the arguments of a pause."""
+    arguments = Arguments(action, given, _OF_PAUSES)
+    return _pause_arguments(arguments, arguments.text("reason", PAUSED))
+
+
+def resume_arguments(action: str, given: Mapping[str, Any]) -> PauseArguments:
+    """Read the arguments of the end of a pause.
+
+    The application's code may have paused for any reason, also for one that is too long here.
+    """
+    arguments = Arguments(action, given, _OF_PAUSES)
+    return _pause_arguments(arguments, arguments.any_text("reason", PAUSED))
+
+
+def _pause_arguments(arguments: Arguments, reason: str) -> PauseArguments:
     if not (arguments.has("topic") or arguments.has("partition")):
         return PauseArguments(reason, None)
     return PauseArguments(reason, arguments.partition())

@@ -17,6 +17,7 @@ from reactive_kafka.control.arguments import (
     no_arguments,
     pause_arguments,
     replay_arguments,
+    resume_arguments,
     seek_arguments,
     skip_arguments,
 )
@@ -335,7 +336,7 @@ async def _pause(channel: Channel, action: str, arguments: Mapping[str, Any]) ->
 
 
 async def _resume(channel: Channel, action: str, arguments: Mapping[str, Any]) -> ActionAnswer:
-    asked = pause_arguments(action, arguments)
+    asked = resume_arguments(action, arguments)
     partitions = None if asked.partition is None else [asked.partition]
     channel.resume(asked.reason, partitions=partitions)
     left = channel.facts().paused_by

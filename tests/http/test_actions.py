@@ -101,6 +101,20 @@ async def test_a_resume_leaves_the_pauses_of_the_application_alone(service: Serv
         assert resumed["result"] == "still paused by: maintenance"
 
 
+@pytest.mark.parametrize("reason", ["the database is away. " * 20, "two\nlines", ""])
+async def test_a_resume_ends_a_pause_of_the_application_for_any_reason(
+    service: Service, reason: str
+) -> None:
+    async with service.running():
+        channel = service.app.channel("orders")
+        channel.pause(reason)
+        answer = await service.post("/api/channels/orders/resume", {"reason": reason})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["paused_by"] == []
+        assert not channel.paused
+        assert (await service.post("/api/channels/orders/resume", {"reason": 3})).status_code == 400
+
+
 async def test_one_partition_is_paused_and_resumed(service: Service) -> None:
     async with service.running() as test:
         place = {"topic": "orders", "partition": 0}
