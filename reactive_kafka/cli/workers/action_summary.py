@@ -34,10 +34,33 @@ class WorkerReply:
         return body if isinstance(body, dict) else {"error": self.text.strip()}
 
 
-def summary_of(replies: Sequence[WorkerReply]) -> tuple[int, dict[str, Any]] | None:
+def is_for_one_worker(path: str, body: bytes) -> bool:
+    """Return whether only the worker that has a partition can carry out an action.
+
+    A pause of one partition is for all workers: it lasts when the partition moves to another one.
+    """
+    if path.endswith("/skip"):
+        return True
+    if not path.endswith("/seek"):
+        return False
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(given, dict):
+        return False
+    return given.get("all") is not True and given.get("partition") != "all"
+
+
+def summary_of(
+    replies: Sequence[WorkerReply], *, one_is_enough: bool
+) -> tuple[int, dict[str, Any]] | None:
     """Return the status and the body for all; None: every worker has refused in the same words.
 
     Then the answer of the first one is that of all, with its headers.
+
+    Args:
+        one_is_enough: Once a worker has acted, nothing is left to do for those that do not answer.
     """
     first = replies[0]
     is_refusal = first.status not in (*ACTED, CONFLICT)
@@ -57,7 +80,7 @@ def summary_of(replies: Sequence[WorkerReply]) -> tuple[int, dict[str, Any]] | N
         for reply in replies
     ]
     body: dict[str, Any] = {}
-    if failed:
+    if failed and not (acted and one_is_enough):
         worst = max(failed, key=lambda reply: reply.status)
         status = worst.status
         body["error"] = _of_all(worst.body["error"], len(acted), len(replies))

@@ -14,7 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from reactive_kafka.cli.workers.action_summary import WorkerReply, summary_of
+from reactive_kafka.cli.workers.action_summary import (
+    WorkerReply,
+    is_for_one_worker,
+    summary_of,
+)
 from reactive_kafka.cli.workers.metric_sums import CONTENT_TYPE, Families, MetricSums, parsed
 from reactive_kafka.cli.workers.record_answer import merged_record
 from reactive_kafka.cli.workers.worker_health import WorkerProbe, merged_probe
@@ -192,7 +196,8 @@ class SupervisorHttp:
             WorkerReply(slot.number, answer.status, answer.body.decode(errors="replace"))
             for slot, answer in zip(self._slots, answers, strict=True)
         ]
-        summary = summary_of(replies)
+        one_is_enough = is_for_one_worker(request.path, request.body)
+        summary = summary_of(replies, one_is_enough=one_is_enough)
         if summary is None:
             return answers[0]
         status, body = summary

@@ -199,7 +199,7 @@ async def test_nobody_has_the_partition() -> None:
 
 async def test_a_worker_that_cannot_act_is_the_answer_with_how_many_could() -> None:
     done = ActingWorker(1, 200, '{"result": "paused"}')
-    status, body = await acted(done, None)
+    status, body = await acted(done, None, path="/api/channels/orders/pause")
     assert status == 503
     assert body["error"] == "worker 2: it has ended (done by 1 of 2 workers)"
     slow = ActingWorker(2, 202, '{"result": "under way"}')
@@ -207,6 +207,36 @@ async def test_a_worker_that_cannot_act_is_the_answer_with_how_many_could() -> N
     wrong = [ActingWorker(number, 400, '{"error": "wrong"}') for number in (1, 2)]
     status, body = await acted(*wrong)
     assert (status, body["error"]) == (400, "wrong")
+
+
+ONE = {"topic": "orders", "partition": 1, "offset": 7}
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments", "status"),
+    [
+        ("seek", ONE, 200),
+        ("skip", ONE, 200),
+        # The worker that is away may have partitions, or get the one that is to be paused.
+        ("seek", {**ONE, "partition": "all"}, 503),
+        ("seek", {"topic": "orders", "all": True, "offset": 7}, 503),
+        ("pause", {"topic": "orders", "partition": 1}, 503),
+    ],
+)
+async def test_if_the_owner_has_acted_nobody_waits_for_a_worker_that_restarts(
+    action: str, arguments: dict[str, Any], status: int
+) -> None:
+    path, content = f"/api/channels/orders/{action}", json.dumps(arguments).encode()
+    owner = ActingWorker(1, 200, '{"result": "done"}')
+    answer = await acted(owner, None, path=path, body=content)
+    assert answer[0] == status
+    assert answer[1]["workers"][1] == {
+        "worker": 2,
+        "status": 503,
+        "error": "worker 2: it has ended",
+    }
+    other = ActingWorker(1, 409, NOT_MINE)
+    assert (await acted(other, None, path=path, body=content))[0] == 503, "it may be the owner"
 
 
 async def test_what_the_guard_of_the_workers_says_is_passed_on() -> None:
