@@ -215,6 +215,32 @@ async def test_a_rebalance_that_brings_the_partition_back_is_waited_for() -> Non
 
 
 @in_virtual_time
+async def test_each_absence_of_a_partition_is_timed_from_its_own_beginning() -> None:
+    # The first member waits for the handler of the second one in each rebalance.
+    broker, first, second = (
+        make_broker(2),
+        Writing(revoke_grace="100ms"),
+        Writing(revoke_grace="4s"),
+    )
+    async with running(first.app, broker=broker) as test, joining(second.app, broker):
+        written = [await first.write(partition=partition) for partition in (0, 1)]
+        await until(lambda: first.began and second.began)
+        [own] = first.channel.assignment
+        waiting = await first.waits(written[own.partition])
+        for _ in range(3):
+            test.broker.rebalance("billing")
+            await until(lambda: own not in first.channel.assignment, 20)
+            gone_at = now()
+            await until(lambda: own in first.channel.assignment, 20)
+            assert 3 < now() - gone_at < 5
+            assert not waiting.done()
+        first.go_on.set()
+        second.go_on.set()
+        await waiting
+    await broker.close()
+
+
+@in_virtual_time
 async def test_a_member_without_any_partition_says_so_after_five_seconds() -> None:
     broker, first, second = make_broker(), Writing(), Writing()
     async with running(first.app, broker=broker), joining(second.app, broker):

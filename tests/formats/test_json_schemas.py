@@ -520,12 +520,12 @@ def test_multiples_are_those_of_the_numbers_as_they_are_written(draft: str) -> N
 def test_many_items_are_found_to_be_unique_in_a_moment(draft: str) -> None:
     where = source({"$schema": DRAFTS[draft], "uniqueItems": True})
     items: list[Any] = [[{"line": number, "tags": [None, "a"]}] for number in range(5_000)]
-    began = time.monotonic()
+    began = time.process_time()
     assert fits(where, [*items, 1, "1", [1], True, [True], {"a": 1}, {"a": True}, None, "", [], {}])
     assert not fits(where, [*items, 1, 1.0])
     assert not fits(where, [{"a": [1], "b": 2}, *items, {"b": 2.0, "a": [1]}])
     # Compared with each other they would take half a minute.
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_a_reference_by_way_of_a_pattern_is_followed() -> None:

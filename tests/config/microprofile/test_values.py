@@ -122,11 +122,11 @@ def test_a_name_that_is_made_of_a_value_is_not_shown() -> None:
 
 def test_values_that_double_at_each_level_are_refused_soon() -> None:
     levels = "\n".join(f"b{at}=${{b{at + 1}}}${{b{at + 1}}}" for at in range(30))
-    began = time.monotonic()
+    began = time.process_time()
     assert "more than 65536 characters" in problem(f"a=${{b0}}\n{levels}\nb30=x")
     assert value(f"a=x${{b0:}}\n{levels}\nb30=y", environ={"B0": "z"}) == "xz"
     assert "b30" in problem(f"a=x${{b0:}}\n{levels}")
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 @given(st.text(alphabet="XY${}:\\ ", max_size=30))
