@@ -58,8 +58,6 @@ class Lifeline:
         self._timer: asyncio.TimerHandle | None = None
         # When the session ended; monotonic.
         self.over_since: float | None = None
-        # That the session is over was reported, and not yet that the group answers again.
-        self._has_told = False
 
     def begin(self, consumer: Consumer) -> None:
         """Watch the session of a client that has started, until :meth:`end`."""
@@ -104,7 +102,7 @@ class Lifeline:
             self._workers.suspended()
         if self.over_since is None:
             self.over_since = self._clock.monotonic() + left_s
-            self._has_told = True
+            self._context.problems.session_over = True
             self._context.observer.on(SessionOver(channel=self._context.channel))
 
     def _resume(self) -> None:
@@ -123,8 +121,8 @@ class Lifeline:
 
         The client that notices the end may be another one than the client whose session was over.
         """
-        if self._has_told:
-            self._has_told = False
+        if self._context.problems.session_over:
+            self._context.problems.session_over = False
             self._context.observer.on(SessionUp(channel=self._context.channel))
 
     def not_ready(self, now: float) -> str | None:

@@ -66,8 +66,6 @@ class PositionLookup:
         self._new_partitions = new_partitions
         self._time_ranges = TimeRanges(context.settings, owned.table)
         self._one_at_a_time = asyncio.Lock()
-        # What was reported last; None: all positions were known since.
-        self._reported: PositionsUnknown | None = None
         self._waits = Waits(BACKOFF)
         # What the last question without an answer was for, and when it is repeated.
         self._asked_in_vain: frozenset[tuple[TopicPartition, int, StartChoice | None]] = frozenset()
@@ -167,8 +165,8 @@ class PositionLookup:
         if self.table.pending:
             return
         self.not_begun = None
-        if self._reported is not None:
-            self._reported = None
+        if self._context.problems.positions is not None:
+            self._context.problems.positions = None
             self._context.observer.on(PositionsKnown(channel=self._context.channel))
         # A poll that began before this asks for no partition, and would keep waiting.
         consumer.wake()
@@ -203,9 +201,10 @@ class PositionLookup:
         if is_store:
             # Those who ask the store have reported it.
             return
-        if self._reported is None or self._reported.what() != self.not_begun:
+        reported = self._context.problems.positions
+        if reported is None or reported.what() != self.not_begun:
             self._context.observer.on(unknown)
-        self._reported = unknown
+        self._context.problems.positions = unknown
 
     async def _find(self, consumer: Consumer, pending: Mapping[Partition, int]) -> Unknown:
         """Start these partitions, except where another start was chosen while the broker was asked.

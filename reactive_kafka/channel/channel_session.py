@@ -68,6 +68,7 @@ class ChannelSession:
         exit: Callable[[BaseException], None],
         joined: Callable[[], None],
         facts: Callable[[], ChannelFacts],
+        outages: OutageReports,
     ) -> None:
         settings = blueprint.settings
         services = blueprint.services
@@ -158,12 +159,11 @@ class ChannelSession:
             keeps_plans=isinstance(consumption, ByWorkers) and consumption.keeps_plans,
         )
         reader = self.hook.reader(blueprint.connector or services.connector)
-        outages = OutageReports(settings.name, observer)
         for role in client_roles(settings, blueprint.strategy, blueprint.hooks):
             is_covered = self.hook.covers_retries or not role.is_for_retries
             client = ChannelConsumer(
                 role,
-                ClientContext(role.settings, clock, observer),
+                ClientContext(role.settings, clock, observer, totals.problems[role.name]),
                 self._handling,
                 totals,
                 signals,

@@ -93,6 +93,7 @@ class ClientConnection:
         pusher: MetricsPusher | None,
     ) -> None:
         settings = context.settings
+        self._name = name
         self._settings = settings
         self._assignment = assignment
         self._pusher = pusher
@@ -107,7 +108,8 @@ class ClientConnection:
         self._clock = context.clock
         self._outages = outages
         self._consumer: Consumer | None = None
-        self._is_cut_off = False
+        # The client of the session before may have been cut off when its channel failed.
+        self._is_cut_off = outages.is_away(name)
         self._back_at = -inf
         # Why no broker answers. None: one does.
         self._silence: str | None = CONNECTING
@@ -129,7 +131,11 @@ class ClientConnection:
         self._idle_poll_s = min(IDLE_POLL_S, self._most_wait_s)
         self._rebalance_s = GroupTimes.of(settings.client.get).rebalance_s
         self.reach = Reach(
-            settings.name, starts.table, context.observer, tells_topics=name == settings.name
+            settings.name,
+            starts.table,
+            context.observer,
+            context.problems,
+            tells_topics=name == settings.name,
         )
         self.stable = StableOffsets(settings.name, starts.table, context.observer)
         self._make: Callable[[], Consumer] = lambda: reader.consumer(
@@ -431,15 +437,18 @@ class ClientConnection:
         self._tell_back()
 
     def _tell_away(self, reason: str) -> None:
+        if self._is_closed:
+            # The next session may have a client of this name already.
+            return
         self._is_cut_off = True
-        self._outages.away(self, reason, self._clock.monotonic())
+        self._outages.away(self._name, reason, self._clock.monotonic())
 
     def _tell_back(self) -> None:
-        if self.broker_error is not None or not self._is_cut_off:
+        if self.broker_error is not None or not self._is_cut_off or self._is_closed:
             return
         self._is_cut_off = False
         self._back_at = self._clock.monotonic()
-        self._outages.back(self, self._back_at)
+        self._outages.back(self._name, self._back_at)
 
     @property
     def broker_error(self) -> str | None:

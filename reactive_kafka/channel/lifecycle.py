@@ -22,6 +22,7 @@ from reactive_kafka.errors import ChannelClosedError, text_of
 from reactive_kafka.fetching.record_skips import RecordSkips
 from reactive_kafka.observe.events import ChannelPaused, ConsumersIdle, EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, PartitionFacts
+from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.tasks import outcome_of, outcome_text
 
 NOT_ENABLED = "not started: enabled = false"
@@ -56,6 +57,8 @@ class ChannelLifecycle:
             else BucketsByValue(rate.per_second, rate_value_of(rate.by)),
         )
         self.status = ChannelStatus(self.settings, self._clock, self._observer)
+        # The next session reports the end of an outage that the session before has reported.
+        self._outages = OutageReports(self.name, self._observer)
         # A restart makes another one.
         self.session = self._new_session()
         self.switch = Switch(self)
@@ -73,6 +76,7 @@ class ChannelLifecycle:
             exit=self._exit,
             joined=self._joined,
             facts=self.facts,
+            outages=self._outages,
         )
 
     def start(self) -> None:

@@ -13,7 +13,7 @@ from reactive_kafka.channel.clients import ChannelClients
 from reactive_kafka.channel.outbox_backlog import OutboxTotals
 from reactive_kafka.channel.outbox_relay import OutboxRelay
 from reactive_kafka.channel.run_services import RunServices
-from reactive_kafka.checkpoint.channel_rows import CheckpointRows
+from reactive_kafka.checkpoint.channel_rows import CheckpointRows, StoreOutage
 from reactive_kafka.checkpoint.hook import CheckpointHook
 from reactive_kafka.checkpoint.outbox import OutboxStore
 from reactive_kafka.checkpoint.state_codec import StateCodec
@@ -77,6 +77,7 @@ class PositionsInStore:
     # The outgoing channels whose events are rows of the store. Empty: it has no outbox.
     outboxes: Sequence[OutgoingChannel] = ()
     outbox_totals: OutboxTotals = field(default_factory=OutboxTotals)
+    outage: StoreOutage = field(default_factory=StoreOutage)
 
     def make_hook(self, session: SessionAccess) -> DeliveryHook:
         services = session.services
@@ -86,6 +87,7 @@ class PositionsInStore:
             lambda: session.clients,
             services.clock,
             services.observer,
+            self.outage,
         )
         relay = None
         if self.outboxes and isinstance(self.store, OutboxStore):

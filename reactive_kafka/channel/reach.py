@@ -13,6 +13,7 @@ from reactive_kafka.observe.events import (
     TopicFound,
     TopicMissing,
 )
+from reactive_kafka.observe.open_problems import OpenProblems
 from reactive_kafka.observe.wording import first_of
 from reactive_kafka.partitions.log_state import LeaderAway
 from reactive_kafka.partitions.table import PartitionTable
@@ -38,7 +39,13 @@ class Reach:
     """
 
     def __init__(
-        self, channel: str, table: PartitionTable, observer: Observer, *, tells_topics: bool = True
+        self,
+        channel: str,
+        table: PartitionTable,
+        observer: Observer,
+        told: OpenProblems,
+        *,
+        tells_topics: bool = True,
     ) -> None:
         self._channel = channel
         # The client's partitions. Each keeps since when its leader does not answer.
@@ -48,8 +55,8 @@ class Reach:
         self._observer = observer
         # Topic -> why it cannot be read, and since when.
         self._missing: dict[str, tuple[str, float]] = {}
-        self._told_missing: set[str] = set()
-        self._told_away = False
+        # What of it was reported, also before the last restart of the channel.
+        self._told = told
         # What the last look said about client_rack.
         self._rack_problem: str | None = None
         # Reasons why not everything can be read.
@@ -58,9 +65,10 @@ class Reach:
     @property
     def is_unsure(self) -> bool:
         """Whether something is newly missing or silent, so that the next look should come soon."""
-        is_new = any(topic not in self._told_missing for topic in self._missing)
+        is_new = any(topic not in self._told.missing_topics for topic in self._missing)
         return is_new or (
-            not self._told_away and any(partition.log.leader_away for partition in self._table)
+            not self._told.leaders_away
+            and any(partition.log.leader_away for partition in self._table)
         )
 
     def found(self, sight: Sight, asked_at: float, now: float) -> None:
@@ -93,11 +101,11 @@ class Reach:
 
     def _tell_topics(self, now: float) -> None:
         for topic, (reason, since) in self._missing.items():
-            if topic not in self._told_missing and now - since >= MISSING_S:
-                self._told_missing.add(topic)
+            if topic not in self._told.missing_topics and now - since >= MISSING_S:
+                self._told.missing_topics.add(topic)
                 self._tell_topic(TopicMissing(channel=self._channel, topic=topic, reason=reason))
-        for topic in sorted(self._told_missing - self._missing.keys()):
-            self._told_missing.discard(topic)
+        for topic in sorted(self._told.missing_topics - self._missing.keys()):
+            self._told.missing_topics.discard(topic)
             self._tell_topic(TopicFound(channel=self._channel, topic=topic))
 
     def _tell_topic(self, event: TopicMissing | TopicFound) -> None:
@@ -110,14 +118,14 @@ class Reach:
         self._rack_problem = problem
 
     def _tell_leaders(self, away: Mapping[TopicPartition, str]) -> None:
-        if away and not self._told_away:
+        if away and not self._told.leaders_away:
             reason = "; ".join(_by_reason(away))
             self._observer.on(
                 LeadersAway(channel=self._channel, partitions=frozenset(away), reason=reason)
             )
-        elif self._told_away and not away:
+        elif self._told.leaders_away and not away:
             self._observer.on(LeadersBack(channel=self._channel))
-        self._told_away = bool(away)
+        self._told.leaders_away = bool(away)
 
 
 def _why_missing(sight: Sight) -> dict[str, str]:

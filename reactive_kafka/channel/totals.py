@@ -15,6 +15,7 @@ from reactive_kafka.delivery.lanes.rates_by_value import BucketsByValue
 from reactive_kafka.delivery.workers.interface import HandlerTotals
 from reactive_kafka.fetching.record_skips import RecordSkips
 from reactive_kafka.observe.facts import PartitionTotals
+from reactive_kafka.observe.open_problems import OpenProblems
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Ranges
 from reactive_kafka.tracking.unknown_commits import UnknownCommits
@@ -45,6 +46,10 @@ class ChannelTotals:
     # Partition -> what is read of it, where reading ends. Ranges of times are added when a broker
     # has said which offsets they have; a restart of the channel reads the same offsets again.
     ranges: dict[TopicPartition, Ranges] = field(default_factory=dict)
+    # By the client's name.
+    problems: defaultdict[str, OpenProblems] = field(
+        default_factory=lambda: defaultdict(OpenProblems)
+    )
     pauses: Pauses = field(default_factory=Pauses)
     skips: RecordSkips = field(default_factory=RecordSkips)
     handlers: HandlerTotals = field(default_factory=HandlerTotals)

@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 from math import inf
 from operator import itemgetter
 from typing import Protocol, TypeVar
@@ -96,6 +97,14 @@ class Client(Protocol):
         """Note that the commit is stored."""
 
 
+@dataclass(slots=True)
+class StoreOutage:
+    """The outage of a channel's store that was reported. It is kept through restarts."""
+
+    # Monotonic. None: there is none.
+    since: float | None = None
+
+
 class CheckpointRows:
     """The rows of one channel, for all of its clients."""
 
@@ -106,6 +115,7 @@ class CheckpointRows:
         clients: Callable[[], Iterable[Client]],
         clock: Clock,
         observer: Observer,
+        outage: StoreOutage,
     ) -> None:
         self.store = store
         # The key of the rows in the store.
@@ -125,8 +135,7 @@ class CheckpointRows:
         self.client_partitions: defaultdict[str, dict[TopicPartition, ClientPartition]] = (
             defaultdict(dict)
         )
-        # Since when an outage has been reported.
-        self._missed_since: float | None = None
+        self._outage = outage
         self._unsynced_max_age_s = 0.0
         if settings.checkpoint is not None:
             self._unsynced_max_age_s = settings.checkpoint.unsynced_max_age_s
@@ -237,9 +246,9 @@ class CheckpointRows:
             return answer
         self.away = None
         self._write_failed_at = -inf
-        if self._missed_since is not None:
-            away_s = self.clock.monotonic() - self._missed_since
-            self._missed_since = None
+        if self._outage.since is not None:
+            away_s = self.clock.monotonic() - self._outage.since
+            self._outage.since = None
             self.observer.on(StoreAvailable(channel=self.channel, away_s=away_s))
         return answer
 
@@ -260,8 +269,8 @@ class CheckpointRows:
 
     def _report_unavailable(self, reason: str) -> None:
         # Once per outage.
-        if self._missed_since is None:
-            self._missed_since = self.clock.monotonic()
+        if self._outage.since is None:
+            self._outage.since = self.clock.monotonic()
             self.observer.on(StoreUnavailable(channel=self.channel, reason=reason))
 
     async def read(

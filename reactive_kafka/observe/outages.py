@@ -19,6 +19,9 @@ class OutageReports:
     A reason may contain numbers that change with each attempt: a port, the id of a node, the time
     that was waited. So reasons that differ only in numbers count as one. Each is reported once in
     an outage.
+
+    The clients of an incoming channel are given by their names: a restart makes others of the same
+    names.
     """
 
     def __init__(self, channel: str, observer: Observer) -> None:
@@ -38,6 +41,10 @@ class OutageReports:
         if kind not in self._reported_reasons and len(self._reported_reasons) < MOST_REASONS:
             self._reported_reasons.add(kind)
             self._observer.on(BrokerUnavailable(channel=self._channel, reason=reason))
+
+    def is_away(self, client: object) -> bool:
+        """Return whether the client worked no more when it was heard of last."""
+        return client in self._clients_away
 
     def back(self, client: object, now: float) -> None:
         """Note that a client works. The outage is over when all of them do."""

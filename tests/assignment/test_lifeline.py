@@ -35,7 +35,10 @@ def watching(
     assert isinstance(loop, VirtualTimeLoop)
     partitions, failed = partitions_read(A), list[BaseException]()
     context: Any = SimpleNamespace(
-        clock=loop.clock, channel="orders", observer=SimpleNamespace(on=lambda event: None)
+        clock=loop.clock,
+        channel="orders",
+        observer=SimpleNamespace(on=lambda event: None),
+        problems=SimpleNamespace(session_over=False),
     )
     workers: Any = SimpleNamespace(suspended=lambda: None)
     lifeline = Lifeline(

@@ -13,6 +13,7 @@ from reactive_kafka.events import (
     TopicMissing,
 )
 from tests.app.helpers import Recorder, tp
+from tests.observe.samples import open_problems
 from tests.partitions.reading import table_of
 
 GONE = Sight(missing=frozenset({"orders"}))
@@ -21,7 +22,7 @@ GONE = Sight(missing=frozenset({"orders"}))
 def reach_of(recorder: Recorder, *, tells_topics: bool = True) -> Reach:
     """Of a client that has four partitions."""
     table = table_of(*(tp(number) for number in range(4)))
-    return Reach("orders", table, recorder, tells_topics=tells_topics)
+    return Reach("orders", table, recorder, open_problems(), tells_topics=tells_topics)
 
 
 def kinds(recorder: Recorder) -> list[type[Event]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Mapping
 
@@ -10,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka import Committed, IncomingSettings, TopicPartition
-from reactive_kafka.checkpoint.channel_rows import ATTEMPTS, CheckpointRows
+from reactive_kafka.checkpoint.channel_rows import ATTEMPTS, LOOK_S, CheckpointRows, StoreOutage
 from reactive_kafka.checkpoint.owned_row import ClientPartition, OwnedRow
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.checkpoint.stores.memory_store import MemoryStore, Rows
-from reactive_kafka.clock import SYSTEM_CLOCK
+from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.errors import CheckpointRefusedError, StoreAwayError, TransientBrokerError
 from reactive_kafka.events import StoreAvailable, StoreUnavailable
-from tests.app.helpers import Recorder, run_in_virtual_time
+from reactive_kafka.testing import VirtualTimeLoop
+from tests.app.helpers import Recorder, in_virtual_time, run_in_virtual_time
 from tests.nacks.acknowledgers import make_acknowledger
 from tests.tracking.values import tracker_of
 
@@ -49,9 +51,13 @@ class LateArrivals(MemoryStore):
         return await super().write(group, writes)
 
 
-def claimed_row(store: MemoryStore) -> tuple[CheckpointRows, OwnedRow]:
+def make_rows(store: MemoryStore, clock: Clock = SYSTEM_CLOCK) -> CheckpointRows:
     settings = IncomingSettings(name="orders", topics=("orders",), group_id="billing")
-    rows = CheckpointRows(settings, store, lambda: (), SYSTEM_CLOCK, Recorder())
+    return CheckpointRows(settings, store, lambda: (), clock, Recorder(), StoreOutage())
+
+
+def claimed_row(store: MemoryStore, clock: Clock = SYSTEM_CLOCK) -> tuple[CheckpointRows, OwnedRow]:
+    rows = make_rows(store, clock)
     row = Checkpoint(3, 0, None)
     store.rows.put("billing", PARTITION, row)
     owner = ClientPartition("orders")
@@ -137,6 +143,36 @@ async def test_a_stored_position_ends_the_wait_of_a_client_that_was_fenced() -> 
     assert owned.owner.fenced_for(rows.clock.monotonic()) is None
 
 
+@in_virtual_time
+async def test_the_last_commit_of_an_assignment_does_not_wait_for_a_transaction() -> None:
+    store = MemoryStore(Rows())
+    rows, owned = claimed_row(store)
+    tracker = tracker_of(PARTITION)
+    owned.begin(tracker)
+    owned.transaction = tracker
+    async with owned.lock, asyncio.timeout(60):
+        await rows.write({owned: WANTED})
+    row = store.rows.row("billing", PARTITION)
+    assert row is not None
+    assert row.position == WANTED.offset
+
+
+@in_virtual_time
+async def test_a_store_is_looked_for_only_if_it_has_answered_nothing_for_a_while() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    store = MemoryStore(Rows())
+    rows, owned = claimed_row(store, loop.clock)
+    owned.begin(tracker_of(PARTITION))
+    await rows.read([PARTITION])
+    store.faults.script("read", "away")
+    await rows.look()
+    assert rows.away is None
+    await asyncio.sleep(LOOK_S)
+    await rows.look()
+    assert rows.away is not None
+
+
 class Compared(TopicPartition):
     """Counts how often partitions are compared."""
 
@@ -150,8 +186,7 @@ class Compared(TopicPartition):
 
 
 async def test_each_of_many_partitions_is_claimed_and_begun_without_a_look_at_the_others() -> None:
-    settings = IncomingSettings(name="orders", topics=("orders",), group_id="billing")
-    rows = CheckpointRows(settings, MemoryStore(Rows()), lambda: (), SYSTEM_CLOCK, Recorder())
+    rows = make_rows(MemoryStore(Rows()))
     acknowledger, _ = make_acknowledger()
     trackers = [tracker_of(Compared("orders", number), 5) for number in range(500)]
     Compared.times = 0

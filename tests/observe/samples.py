@@ -26,6 +26,7 @@ from reactive_kafka.observe.facts import (
 from reactive_kafka.observe.facts import (
     DurationHistogram as DurationHistogram,
 )
+from reactive_kafka.observe.open_problems import OpenProblems
 
 ORDERS_0 = TopicPartition("orders", 0)
 ORDERS_1 = TopicPartition("orders", 1)
@@ -45,6 +46,11 @@ def partition(**changes: Any) -> PartitionFacts:
         paused=False,
     )
     return dataclasses.replace(plain, **changes)
+
+
+def open_problems() -> OpenProblems:
+    """Nothing was reported to be wrong."""
+    return OpenProblems()
 
 
 def poison(**changes: Any) -> PoisonFacts:
