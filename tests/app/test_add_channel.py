@@ -292,6 +292,26 @@ async def test_what_is_odd_is_a_warning_and_only_what_is_new_of_it(
 
 
 @in_virtual_time
+async def test_members_of_one_group_that_were_warned_of_are_not_warned_of_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def audit(payload: Any) -> None: ...
+
+    app = make(refunds={})
+    refunds_of(app)
+    async with running(app):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            await app.add_channel("audit", {"group_id": "own"}, audit)
+        assert caplog.records == []
+
+
+def refunds_of(app: App) -> None:
+    @app.incoming("refunds")
+    async def refunds(payload: Any) -> None: ...
+
+
+@in_virtual_time
 async def test_a_channel_that_is_not_enabled_is_added_and_waits() -> None:
     app, seen = make(), list[Any]()
 

@@ -196,6 +196,25 @@ async def test_pause_partition_stops_that_partition_only_and_recovers() -> None:
     assert (event.offset, round(event.age_s)) == (0, 66)
 
 
+@pytest.mark.parametrize("after_s", [5.0, 5.1, 5.2, 5.3, 5.4])
+@in_virtual_time
+async def test_a_partition_is_fetched_again_as_soon_as_its_poison_is_settled(
+    after_s: float,
+) -> None:
+    kept = list[Message[bytes]]()
+    app = stuck_app(None, kept, on_poison="pause-partition")
+    async with running(app) as test:
+        await stuck(test, kept)
+        await asyncio.sleep(LIMIT_S + after_s)
+        await send(test, b"behind")
+        await asyncio.sleep(1)
+        assert len(kept) == 1
+        kept[0].ack()
+        settled_at = now()
+        await until(lambda: len(kept) == 2, to_the_moment=True)
+        assert now() - settled_at < 0.3
+
+
 @in_virtual_time
 async def test_warn_only_reports() -> None:
     recorder, kept = Found(), list[Message[bytes]]()

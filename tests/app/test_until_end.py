@@ -494,6 +494,34 @@ async def test_acks_that_come_later_are_waited_for_as_long_as_they_come() -> Non
 
 
 @in_virtual_time
+async def test_a_handler_that_runs_while_messages_are_held_is_waited_for_however_long_they_are() -> (
+    None
+):
+    broker, tasks = broker_with(2), list[asyncio.Task[None]]()
+    app = make_app(ack="manual", unprocessed_record_max_age="0s", drain_timeout="10s", **RETRIES)
+
+    async def settle_later(message: Message[bytes]) -> None:
+        await asyncio.sleep(5 if message.offset == 0 else 40)
+        if message.offset == 0:
+            await message.nack(ValueError("again"))
+        else:
+            await message.ack()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.topic == "orders":
+            tasks.append(asyncio.create_task(settle_later(message)))
+        else:
+            # The retry, when both messages have been held for a while.
+            await asyncio.sleep(30)
+            await message.ack()
+
+    assert await run_to_its_end(app, broker) == 0
+    assert broker.committed("billing")[tp()].offset == 2
+    await broker.close()
+
+
+@in_virtual_time
 async def test_a_channel_without_a_handler_is_told_and_not_waited_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -380,6 +380,29 @@ async def test_the_next_assignment_is_ours_whatever_was_refused_of_the_one_befor
 
 
 @in_virtual_time
+async def test_a_refusal_that_comes_late_does_not_end_the_assignment_that_has_come_since() -> None:
+    bench = Bench(ThrottledCommits(5.0), NotOwnerError("illegal generation"))
+    bench.settle()
+    late = asyncio.create_task(bench.committer.commit())
+    await until(lambda: bench.broker.requests)
+    bench.engine.begin(2, [A])
+    bench.committer.begin_assignment()
+    assert not await late
+    assert bench.committer.is_owner
+
+
+@in_virtual_time
+async def test_a_flush_tries_what_the_broker_refuses_in_part_only_once_more() -> None:
+    refusal = PositionsRefusedError({A: Transient("no right")})
+    bench = Bench(ThrottledCommits(5.0), *[refusal] * 10)
+    bench.settle()
+    said, took_s = await bench.flushed(5.0)
+    assert not said
+    assert bench.broker.positions == [1, 1]
+    assert took_s < 1
+
+
+@in_virtual_time
 async def test_a_flush_repeats_a_commit_behind_an_unknown_one_once() -> None:
     bench = Bench(ThrottledCommits(5.0), OutcomeUnknownError("no answer"))
     bench.settle()
