@@ -174,8 +174,6 @@ class _RunningJob:
             task.cancel()
             # This wait ends: the cleanup of the call has a bound of its own.
             await asyncio.wait([task.task])
-            if self._task is task:
-                self._task = None
 
     async def _run(self, ends: Flag) -> None:
         """Call the job when it is due, until *ends* is set; the calls never overlap."""

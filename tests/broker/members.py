@@ -10,13 +10,26 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from reactive_kafka import TopicPartition
-from reactive_kafka.broker.client import Connector, Consumer, Inspector, Poll, Producer, Written
+from reactive_kafka.broker.client import (
+    Connector,
+    Consumer,
+    GroupHasMembersError,
+    Inspector,
+    Poll,
+    Producer,
+    Written,
+)
 from reactive_kafka.records import RawRecord
 from reactive_kafka.subscription import Partitions, Pattern, Subscription, Topics
 
 # How long a test waits for what must come. A wait ends when the condition holds, so this is only
 # for a failure: it has to be longer than a busy machine takes.
 PATIENCE_S = 60.0
+
+
+def refusal_for_members() -> GroupHasMembersError:
+    """Why a client that is no member may not commit."""
+    return GroupHasMembersError("the group has members")
 
 
 class Cluster(Protocol):
