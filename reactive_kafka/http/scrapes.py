@@ -70,6 +70,8 @@ class Scrapes:
             self._receivers[rendered] += 1
         finally:
             self._waiting -= 1
+            # This caller may have been cancelled, and nobody else may come.
+            self._drop_unneeded()
         return _ResponseInPieces(rendered, self._is_sent)
 
     async def _render(self, accept: str) -> RenderedScrape:
@@ -88,6 +90,10 @@ class Scrapes:
         self._receivers[rendered] -= 1
         # Adding an empty counter drops the entries that are 0.
         self._receivers += Counter()
+        self._drop_unneeded()
+
+    def _drop_unneeded(self) -> None:
+        """Keep no answer that nobody takes or waits for."""
         if not self._receivers and not self._waiting:
             self._newest.clear()
 

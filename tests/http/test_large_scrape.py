@@ -13,7 +13,7 @@ from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
 from reactive_kafka.http.asgi import make_asgi
-from reactive_kafka.http.scrapes import MOST_ANSWERS, RenderedScrape
+from reactive_kafka.http.scrapes import MOST_ANSWERS, RenderedScrape, Scrapes
 from reactive_kafka.http.server import serve
 from tests.http.applike import FactsApp
 from tests.http.test_attack import ASKS, all_probes, crowd
@@ -89,3 +89,22 @@ async def test_slow_scrapers_hold_few_texts_however_many_there_are() -> None:
         else:
             pytest.fail("the texts of clients that are gone are kept")
         assert retries_in((await client.get(f"{server.url}/metrics")).text) == MOST_ANSWERS + 1
+
+
+async def test_a_scraper_that_is_cancelled_while_it_waits_leaves_no_text_behind() -> None:
+    """An ASGI server may cancel the request of a client that has left."""
+    scrapes = Scrapes(lambda: FactsApp().registry)
+
+    async def send(message: object) -> None:
+        """The client takes all at once."""
+
+    taken = await scrapes.answer("")
+    waiting = asyncio.create_task(scrapes.answer(""))
+    await asyncio.sleep(0)
+    await taken({}, send, send)  # type: ignore[arg-type]
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled()
+    del taken, waiting
+    gc.collect()
+    assert not any(isinstance(one, RenderedScrape) for one in gc.get_objects())
