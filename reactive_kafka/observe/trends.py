@@ -72,7 +72,7 @@ class Looks:
     def _trend(self, looks: deque[CountersAt], newest: CountersAt) -> TrendFacts:
         while looks and looks[0].at < newest.at - KEPT_S:
             looks.popleft()
-        if looks and looks[-1].done > newest.done:
+        if looks and (looks[-1].received > newest.received or looks[-1].done > newest.done):
             # The application was started again.
             looks.clear()
         trend = trend_of(looks, newest)

@@ -69,6 +69,13 @@ def test_a_restart_of_the_application_begins_again() -> None:
     assert looks.look(facts(13, 13), 3.0)[ORDERS].received_per_s == 10.0
 
 
+def test_a_restart_shows_in_the_records_that_came_too() -> None:
+    looks = Looks()
+    looks.look(facts(received=1000), 0.0)
+    assert looks.look(facts(received=3), 2.0)[ORDERS].received_per_s is None
+    assert looks.look(facts(received=13), 3.0)[ORDERS].received_per_s == 10.0
+
+
 def test_an_unknown_lag_has_no_trend() -> None:
     looks = Looks()
     looks.look(facts(lag=None), 0.0)
