@@ -64,6 +64,8 @@ def test_rates_are_those_of_the_last_minute() -> None:
 def test_a_partition_that_went_back_counts_with_its_lag_only() -> None:
     trend = history((0.0, 50, 60), (10.0, 0, 60)).trend([KEY])
     assert trend == LagTrend(0.0, 0.0, 60)
+    recreated = history((0.0, 0, 60), (10.0, 5, 20)).trend([KEY])
+    assert recreated == LagTrend(0.0, 0.0, 15)
 
 
 def test_several_partitions_are_added_up() -> None:

@@ -137,6 +137,11 @@ async def test_what_was_written_is_counted_if_its_position_cannot_be_stored(
     assert values(broker) == ["7", "8"]
 
 
+async def test_a_target_is_asked_once_which_timestamps_it_keeps(broker: MemoryBroker) -> None:
+    await plan_replay(cluster_of(broker), "letters", None, None)
+    assert broker.asked("topic_configs") == 1
+
+
 @pytest.mark.parametrize(("mine", "theirs"), [(None, None), ("orders", None), (None, "orders")])
 async def test_a_replay_that_another_one_overtook_at_the_question_writes_nothing(
     mine: str | None, theirs: str | None, broker: MemoryBroker

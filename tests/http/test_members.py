@@ -23,6 +23,7 @@ from starlette.routing import Mount, Route
 from reactive_kafka.http.asgi import make_asgi
 from reactive_kafka.http.guard import Guard
 from reactive_kafka.http.member_json import members_in
+from reactive_kafka.http.members import Members
 from reactive_kafka.http.server import serve
 from tests.faults.driver import free_port
 from tests.harness.browser_tab import browser_tab
@@ -295,6 +296,17 @@ async def test_many_pages_ask_a_peer_once() -> None:
             found = await asyncio.gather(*(client.get("/api/members") for _ in range(20)))
         assert {len(one.json()["members"]) for one in found} == {2}
         assert peer.looks - before == 1
+
+
+@pytest.mark.virtual_time
+async def test_an_answer_is_kept_for_two_seconds_and_no_longer() -> None:
+    peers = ["first:no-port"]
+    members = Members(lambda: peers, lambda: None)
+    for address, waits_s in (("first:no-port", 1.9), ("first:no-port", 0.1), ("second:none", 0)):
+        (found,) = await members.others()
+        assert found["address"] == address
+        peers = ["second:none"]
+        await asyncio.sleep(waits_s)
 
 
 _json = st.recursive(

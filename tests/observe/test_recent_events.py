@@ -13,7 +13,12 @@ from reactive_kafka.observe.events import (
     RecordIgnored,
     RecordPutOff,
 )
-from reactive_kafka.observe.recent_events import MOST_CHANNELS, MOST_ENTRIES, RecentEvents
+from reactive_kafka.observe.recent_events import (
+    MOST_CHANNELS,
+    MOST_ENTRIES,
+    TEXT_LENGTH,
+    RecentEvents,
+)
 from reactive_kafka.records import TopicPartition
 
 
@@ -169,3 +174,30 @@ def test_events_of_every_day_and_of_no_channel_are_left_out() -> None:
         )
     )
     assert len(recent.timeline("orders")) == 1
+
+
+def test_a_failure_that_repeats_is_kept_as_long_as_one_that_is_new() -> None:
+    recent = RecentEvents(SettableTime())
+    for number in (*range(MOST_ENTRIES), 0, MOST_ENTRIES):
+        recent.on(
+            HandlerRetried(
+                channel="orders",
+                partition=TopicPartition("orders", 0),
+                offset=1,
+                reason=f"Error{number}: x",
+                attempt=1,
+                wait_s=1.0,
+            )
+        )
+    counts = {entry.text.split(": ")[1]: entry.count for entry in recent.timeline("orders")}
+    assert len(counts) == MOST_ENTRIES
+    assert counts["Error0"] == 2
+    assert "Error1" not in counts
+
+
+def test_the_text_of_the_last_error_is_bounded() -> None:
+    recent = RecentEvents(SettableTime())
+    recent.on(ignored(reason="ValueError: " + "x" * 10_000))
+    error = recent.last_error("orders")
+    assert error is not None
+    assert error.text == "x" * TEXT_LENGTH

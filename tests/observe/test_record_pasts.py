@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 from hypothesis import given
@@ -117,3 +118,19 @@ def test_a_flood_of_failures_is_forgotten_from_its_beginning_and_that_is_known()
     assert found.of("orders", PLACE, 0) == ()
     (past,) = found.of("orders", PLACE, 1)
     assert len(past.text) < 400
+
+
+def test_a_record_that_fails_again_is_remembered_as_long_as_one_that_has_just_failed() -> None:
+    found = pasts()
+    for offset in (*range(MOST_RECORDS), 0, MOST_RECORDS):
+        found.on(ignored(offset))
+    assert len(found.of("orders", PLACE, 0)) == 2
+    assert found.of("orders", PLACE, 1) == ()
+
+
+def test_a_skip_that_came_too_late_is_no_ending() -> None:
+    found = pasts()
+    found.on(dataclasses.replace(skip(), has_changed=False))
+    (past,) = found.of("orders", PLACE, 7)
+    assert past.ending is None
+    assert past.text == "an operator at 10.9.8.7 asked to skip it after it was settled"

@@ -85,6 +85,15 @@ def pipe() -> Iterator[tuple[int, TextIO]]:
     os.close(reads)
 
 
+def numbers_in(reads: int) -> list[int]:
+    """The first word of each of 200 lines from a pipe."""
+    taken = b""
+    while taken.count(b"\n") < 200:
+        assert select.select([reads], [], [], 10)[0], "the lines are held back for ever"
+        taken += os.read(reads, 65536)
+    return [int(line.split()[0]) for line in taken.splitlines()]
+
+
 def logger_to(sink: Sink) -> logging.Logger:
     logger = logging.Logger("alone")
     logger.addHandler(sink)
@@ -100,14 +109,14 @@ def test_what_was_held_back_is_written_as_it_is_read_without_another_line(
     for number in range(200):
         logger.warning("%d %s", number, "x" * 1000)
     assert threading.active_count() == before + 1
-    taken = b""
-    while taken.count(b"\n") < 200:
-        taken += os.read(reads, 65536)
-    assert [int(line.split()[0]) for line in taken.splitlines()] == list(range(200))
+    assert numbers_in(reads) == list(range(200))
     give_up = time.monotonic() + 10
     while threading.active_count() > before:
         assert time.monotonic() < give_up, "who looked for the reader goes on for ever"
         time.sleep(0.01)
+    for number in range(200, 400):
+        logger.warning("%d %s", number, "x" * 1000)
+    assert numbers_in(reads) == list(range(200, 400)), "the next reader that was slow"
 
 
 def test_so_many_are_held_and_no_more_and_the_end_does_not_wait_for_ever(

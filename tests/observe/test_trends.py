@@ -76,6 +76,25 @@ def test_a_restart_shows_in_the_records_that_came_too() -> None:
     assert looks.look(facts(received=13), 3.0)[ORDERS].received_per_s == 10.0
 
 
+def test_a_channel_that_has_ended_is_forgotten() -> None:
+    looks = Looks()
+    looks.look(facts(received=100), 0.0)
+    assert ORDERS not in looks.look(app(), 1.0)
+    assert looks.look(facts(received=200), 2.0)[ORDERS].received_per_s is None
+
+
+def test_a_nacked_record_is_done_and_a_send_that_failed_came() -> None:
+    looks = Looks()
+    for second, nacked, failed in ((0.0, 1, 2), (2.0, 21, 12)):
+        totals = {ORDERS_0: PartitionTotals(received=30, acked=5, nacked={"ignore": nacked})}
+        trends = looks.look(
+            app(channel(totals=totals), outgoing=(outgoing(sent={"ok": 3, "failed": failed}),)),
+            second,
+        )
+    assert trends[ORDERS].done_per_s == 10.0
+    assert (trends[INVOICES].received_per_s, trends[INVOICES].done_per_s) == (5.0, 0.0)
+
+
 def test_an_unknown_lag_has_no_trend() -> None:
     looks = Looks()
     looks.look(facts(lag=None), 0.0)

@@ -203,6 +203,48 @@ async def test_when_nobody_waits_any_more_nobody_is_asked_any_more() -> None:
 
 
 @in_virtual_time
+async def test_a_question_that_is_asked_again_a_moment_after_it_was_given_up_is_the_same_outage() -> (
+    None
+):
+    """A send is given up at its timeout, and its handler is called again a little later."""
+    recorder = Recorder()
+    source = Scripted(RegistryAway("500: it has failed"))
+    registry, tasks = registry_of(source, recorder)
+    schemas = connected(registry)
+    first = missing(schemas, ById(1)).arrives()
+    await asyncio.sleep(4)
+    first.cancel()
+    await asyncio.sleep(2)
+    reasons = ["schema registry memory://: schema 1: 500: it has failed"]
+    assert schemas.not_ready() == reasons
+    second = missing(schemas, ById(1)).arrives()
+    await settle_down()
+    assert schemas.not_ready() == reasons
+    source.answers = [AVRO]
+    assert await second
+    assert len(recorder.of(SchemaUnavailable)) == 1
+    (over,) = recorder.of(SchemaAvailable)
+    assert over.away_s > 6
+    await tasks.end(1)
+
+
+@in_virtual_time
+async def test_a_question_that_was_given_up_is_no_outage_once_the_registry_has_answered() -> None:
+    source = Scripted(RegistryAway("500: it has failed"))
+    registry, tasks = registry_of(source)
+    schemas = connected(registry)
+    waiter = missing(schemas, ById(1)).arrives()
+    await asyncio.sleep(6)
+    waiter.cancel()
+    await settle_down()
+    assert schemas.not_ready() != []
+    source.answers = [AVRO]
+    assert await missing(connected(registry, "invoices"), ById(2)).arrives()
+    assert schemas.not_ready() == []
+    await tasks.end(1)
+
+
+@in_virtual_time
 async def test_a_no_counts_when_it_was_said_three_times_in_a_row_and_is_forgotten_after_a_minute() -> (
     None
 ):

@@ -53,6 +53,7 @@ def test_a_running_batch_is_shown_with_its_ranges_its_tasks_and_how_long_it_runs
     assert (running.tasks_active, running.tasks_failed) == (2, 1)
     assert facts.tasks == {"active": 2, "completed": 5, "failed": 1}
     assert (facts.mode, facts.batch_records, facts.last) == ("ranges", 10, ())
+    assert facts.bisection_jobs == 0, "it is a whole batch"
 
 
 def test_tasks_are_those_of_all_running_batches() -> None:

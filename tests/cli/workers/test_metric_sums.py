@@ -108,3 +108,16 @@ def test_a_page_without_headers_and_an_empty_page_are_read() -> None:
     page = MetricSums().page({1: (1, families)})
     assert value(page, "a", worker="1") == 1
     assert value(page, "b", c="d", worker="1") == 2
+
+
+def test_the_counts_of_a_summary_are_summed_and_its_quantiles_keep_their_worker() -> None:
+    page = """# TYPE call summary
+call{quantile="0.5",} 2.0
+call_count{} 7
+call_sum 14.0
+"""
+    merged = MetricSums().page({1: (1, parsed(page)), 2: (2, parsed(page))})
+    assert value(merged, "call_count") == 14
+    assert value(merged, "call_sum") == 28
+    for worker in ("1", "2"):
+        assert value(merged, "call", quantile="0.5", worker=worker) == 2
