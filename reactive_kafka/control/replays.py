@@ -108,7 +108,6 @@ class Replays:
             if other.topic == topic and not other.has_ended:
                 raise ActionError(409, f"replay {other.number} of {topic} is under way")
         replay = RunningReplay(secrets.token_hex(4), topic, asked.to)
-        self._remember(replay)
         work = partial(_carry_out, replay, cluster, asked)
 
         def fails(error: BaseException) -> None:
@@ -118,6 +117,7 @@ class Replays:
         handle = tasks.start(work, f"replay of {topic}", fails)
         if handle is None:
             raise ActionError(503, "the application stops: nothing can be changed now")
+        self._remember(replay)
         handle.task.add_done_callback(lambda _: _cut_off(replay))
         await asyncio.wait([handle.task], timeout=WAITED_S)
         return replay.answer()
