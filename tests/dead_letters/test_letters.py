@@ -16,13 +16,14 @@ from reactive_kafka.dead_letters.letters import (
     origin_of,
     original_timestamp,
     own_headers,
+    rest,
     shown,
     target_of,
 )
 from reactive_kafka.dead_letters.letters import (
     letter_of as description_of,
 )
-from reactive_kafka.records import HeaderPairs
+from reactive_kafka.records import HeaderPairs, LogRange
 from tests.app.brokers import StoredRecord
 from tests.failure.samples import failed, headers_of_no_letter, letter_of, read_again
 from tests.failure.samples import headers as any_headers
@@ -245,3 +246,11 @@ def test_values_are_not_looked_at_unless_they_are_asked_for() -> None:
     quiet = description_of(TopicPartition("letters", 0), record, with_value=False)
     assert ("value" in quiet, quiet["value_bytes"], quiet["key"]) == (False, 6, None)
     assert shown("ä\u2028".encode()) == "ä\\u2028"
+
+
+def test_a_replay_continues_at_the_beginning_of_a_log_that_was_deleted_up_to_there() -> None:
+    place = TopicPartition("letters", 0)
+    for reached, start in ((3, 10), (10, 10), (15, 15), (20, 20)):
+        ranges = rest("letters", None, {place: LogRange(10, 20)}, {place: reached})
+        assert ranges == {place: LogRange(start, 20)}
+    assert rest("letters", None, {place: LogRange(10, 20)}, {}) == {place: LogRange(10, 20)}

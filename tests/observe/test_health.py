@@ -291,6 +291,12 @@ def test_an_outgoing_channel_whose_broker_is_away_is_not_ready() -> None:
     }
 
 
+def test_an_outgoing_channel_that_waits_for_something_else_is_not_ready() -> None:
+    found = health(app(channel(), outgoing=(outgoing(not_ready=("the registry is away",)),)))
+    assert statuses(found) == NOT_READY
+    assert found.ready.checks[1].data["reason"] == "the registry is away"
+
+
 def test_no_two_checks_have_one_name() -> None:
     shared = app(
         channel(),

@@ -181,6 +181,7 @@ def test_what_cannot_be_known_is_said() -> None:
     assert before.text[1] == "How it ended is not known here."
     assert before.letters == "letters", "a letter of it may be there"
     assert where(offset=20, committed=None).place == "unknown"
+    assert where(offset=30, committed=None).place == "settled", "reading began with it"
     assert where(offset=35).letters is None, "it is known to have none"
     flooded = where(offset=35, has_forgotten=True)
     assert flooded.letters == "letters"
