@@ -191,3 +191,11 @@ def test_another_replay_at_the_same_time_is_noticed(broker: MemoryBroker) -> Non
         return replaying.exception()
 
     assert "another replay has meanwhile reached 2 in letters-0" in str(asyncio.run(both()))
+
+
+@in_virtual_time
+async def test_a_replay_with_a_limit_passes_no_letter_behind_it(broker: MemoryBroker) -> None:
+    for expected in (["7"], ["7", "8"], ["7", "8", "9"]):
+        wanted = await plan_replay(cluster_of(broker), "letters", None, 1)
+        await carry_out_replay(cluster_of(broker), wanted, {})
+        assert values(broker) == expected
