@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka import TopicPartition
 from reactive_kafka.checkpoint.store import Checkpoint, Write
-from reactive_kafka.checkpoint.stores.files import MOST_HANGING, FileStore, Step
+from reactive_kafka.checkpoint.stores.files import MOST_HANGING, THREADS, FileStore, Step
 from reactive_kafka.errors import CorruptCheckpointError, StoreAwayError
 
 ORDERS = TopicPartition("orders", 0)
@@ -332,7 +332,9 @@ async def test_a_disk_that_hangs_for_long_takes_only_a_few_threads(tmp_path: Pat
         with pytest.raises(StoreAwayError, match=r"did not answer|does not answer: 8 earlier"):
             await store.write("g", FIRST)
     try:
-        assert threading.active_count() - before <= MOST_HANGING
+        # On a busy machine a call may be given up before its thread has begun it. Such a thread
+        # takes the next call.
+        assert threading.active_count() - before <= MOST_HANGING + THREADS
     finally:
         goes_on.set()
     async with asyncio.timeout(10):
