@@ -101,7 +101,7 @@ class Client(Protocol):
 class StoreOutage:
     """The outage of a channel's store that was reported. It is kept through restarts."""
 
-    # Monotonic. None: there is none.
+    # When it began, by the monotonic clock, in seconds. None: the store answers.
     since: float | None = None
 
 

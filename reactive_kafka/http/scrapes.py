@@ -70,7 +70,7 @@ class Scrapes:
             self._receivers[rendered] += 1
         finally:
             self._waiting -= 1
-            # This caller may have been cancelled, and nobody else may come.
+            # If this caller was cancelled, no sent answer will clean up after it.
             self._drop_unneeded()
         return _ResponseInPieces(rendered, self._is_sent)
 
@@ -93,7 +93,7 @@ class Scrapes:
         self._drop_unneeded()
 
     def _drop_unneeded(self) -> None:
-        """Keep no answer that nobody takes or waits for."""
+        """Drop the answers once no caller receives one or waits for one."""
         if not self._receivers and not self._waiting:
             self._newest.clear()
 

@@ -161,7 +161,7 @@ class MemoryChannel:
             self._hand_back_soon(messages)
 
     def _hand_back_soon(self, messages: Sequence[Message[Any]]) -> None:
-        # Not at once: the record gets its verdict first, from whoever has called its values off.
+        # Later, because the code that called the values off has yet to settle their record.
         loop = asyncio.get_running_loop()
         for message in messages:
             loop.call_soon(self._hand_back, message)

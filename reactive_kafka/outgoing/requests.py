@@ -160,7 +160,7 @@ class Requests:
 
     @asynccontextmanager
     async def _place(self) -> AsyncIterator[None]:
-        """Have one of the places of requests; the wait for it is nobody's time."""
+        """Hold a place among the requests. The caller's records do not age while it waits."""
         with not_ageing():
             await self._places.acquire()
         try:

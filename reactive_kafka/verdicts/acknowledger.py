@@ -229,8 +229,8 @@ class PartitionVerdicts:
         # Each is called with whether the partition was retained. None: answers are not held.
         self._held_answers: list[Callable[[bool], None]] | None = None
         self._waiters: list[_Waiter] = []
-        # When there are so many, those that were given up are let go. Only a commit lets go of
-        # the others, and in an outage none comes.
+        # With this many waiters, the cancelled ones are removed. A commit removes them too, but in
+        # an outage there is none.
         self._most_waiters = FIRST_WAITERS
         # What the channel had failed for when the partition went.
         self._failure: BaseException | None = None

@@ -42,8 +42,8 @@ class Sender:
 
     def __init__(self, partitioner: KeyHash | Partitioner | None = None) -> None:
         self.partitioner = partitioner
-        # Numbers the transactions. Each has a queue of its own, which would start with partition 0,
-        # so all records without a key would go there.
+        # Numbers the transactions. Each has its own queue. If every queue began with partition 0,
+        # all records without a key would go there.
         self.turns = itertools.count()
         self.sent = {"ok": 0, "failed": 0}
         self.durations = DurationHistogram()
