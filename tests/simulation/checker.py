@@ -260,8 +260,8 @@ class _Record:
     # Its lane may go on.
     turned: int = NEVER
     compacted: int = NEVER
-    # Of a broadcast: which of its two handlers are through.
-    by: set[str] = field(default_factory=set)
+    # Of a broadcast: by member, which of the two handlers are through with it this time.
+    by: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
 Rule = Callable[["History"], Iterator["Violation"]]
@@ -340,8 +340,12 @@ class History:
     def _is_half(self, record: _Record, event: Event) -> bool:
         """Whether the record waits for its other handler."""
         if event.kind == "aside" or (event.kind == "end" and event.note == "ok"):
-            record.by.add(event.kind)
-            return len(record.by) < 2
+            through = record.by[event.who]
+            through.add(event.kind)
+            if len(through) < 2:
+                return True
+            # After a seek the record is for both again.
+            through.clear()
         return False
 
     def _frees_its_lane(self, event: Event) -> bool:

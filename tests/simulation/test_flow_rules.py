@@ -487,6 +487,17 @@ GOOD: dict[str, Case] = {
 }
 
 
+def test_a_broadcast_record_that_is_read_again_has_two_handlers_again() -> None:
+    """Its position is before it until the second handler is through again, too."""
+    sought = Event(0.0, "reset", "A1", TP, 2, "seek")
+    once = [assigned(), *handled(0), *aside(0), *handled(1), *aside(1), *handled(2), *aside(2)]
+    moved = [assigned("A2", 2), *handled(2, who="A2", call=20), *aside(2), *commit(3, who="A2")]
+    again = [*commit(3), sought, *commit(2, call=2), *handled(2, call=10)]
+    broadcast = Promise(broadcast=True)
+    assert "I7" not in broken(case(once, again, moved, promise=broadcast))
+    assert "I7" in broken(case(once, again, aside(2), moved, promise=broadcast))
+
+
 @pytest.mark.parametrize("name", GOOD)
 def test_a_good_history_breaks_nothing(name: str) -> None:
     assert not {"I1", "I2", "I15", "I16", "I18", "I23", "I25", "I26", "I27", "S8"} & broken(
