@@ -5,6 +5,7 @@ drivers, Redis.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -55,6 +56,29 @@ async def test_what_raises_in_the_block_leaves_neither_and_comes_out_as_it_is(
     async with store.transaction(group, NEXT) as connection:
         await data.add(connection, "a")
     assert await data.all() == ["a"]
+
+
+@sql_stores
+async def test_a_store_that_is_closed_during_a_transaction_leaves_no_connection_open(
+    clients: Clients, group: str
+) -> None:
+    store = clients.transactional()
+    await store.write(group, FIRST)
+    async with store.transaction(group, NEXT) as connection:
+        raw = (await connection.get_raw_connection()).driver_connection
+        await store.close()
+        assert _is_open(raw)
+    assert not _is_open(raw)
+    assert await clients.store().read(group, [ORDERS]) == {ORDERS: Checkpoint(1, 6, "after")}
+
+
+def _is_open(raw: Any) -> bool:
+    """Whether a connection of a driver is open: of aiosqlite, asyncpg or psycopg."""
+    if hasattr(raw, "is_closed"):
+        return not raw.is_closed()
+    if hasattr(raw, "closed"):
+        return not raw.closed
+    return raw._connection is not None
 
 
 @transactional_stores

@@ -250,7 +250,7 @@ class SqlStore:
         return problems
 
     async def close(self) -> None:
-        """Close the connections that are not in use. Those of transactions close when these end."""
+        """Close the connections that are not in use. The others close when their calls end."""
         try:
             async with _deadline(min(CONNECT_S, self._answer_s)):
                 await self._engine.dispose()
@@ -264,12 +264,13 @@ class SqlStore:
     ) -> AsyncIterator[AsyncConnection]:
         """Yield a connection with an open transaction, and roll back what was not committed."""
         async with AsyncExitStack() as opened:
+            pool = self._engine.pool
             with self._translated_errors(connects=True):
                 async with _deadline(self._answer_s):
                     await opened.enter_async_context(nullcontext() if reads else self._turn)
                 async with _deadline(min(CONNECT_S, self._answer_s)):
                     connection = await StoreConnection(self._engine).start()
-            opened.push_async_callback(self._give_back, connection)
+            opened.push_async_callback(self._give_back, connection, pool)
             with self._translated_errors():
                 async with _deadline(self._answer_s):
                     if table.name not in self._tables:
@@ -279,11 +280,17 @@ class SqlStore:
                     await connection.begin()
             yield connection
 
-    async def _give_back(self, connection: AsyncConnection) -> None:
-        """Roll back and close a connection. One that does not answer is abandoned."""
+    async def _give_back(self, connection: AsyncConnection, pool: sa.Pool) -> None:
+        """Roll back, and give a connection back to its pool. One that does not answer is abandoned.
+
+        If the store was closed meanwhile it has another pool, and nobody would close this
+        connection.
+        """
         # If the call has failed it has raised its own error already.
         with suppress(TimeoutError, OSError, BrokerError, SQLAlchemyError):
             async with _deadline(self._answer_s):
+                if pool is not self._engine.pool:
+                    await connection.invalidate()
                 await connection.close()
 
     async def _make_table(self, connection: AsyncConnection, table: sa.Table) -> None:
