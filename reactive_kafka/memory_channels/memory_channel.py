@@ -31,6 +31,12 @@ from reactive_kafka.verdicts.delivery_hook import Call, NoHook
 from reactive_kafka.verdicts.message import Message, new_message
 from reactive_kafka.verdicts.value_origins import ValueOrigin
 
+GIVEN_UP_S = 1.0
+"""How long the handler of a value may run on after the partitions of its records have gone.
+
+After that the channel does not wait for it any more.
+"""
+
 
 class MemoryChannel:
     """Has the values of a memory channel handled, one after the other.
@@ -56,6 +62,8 @@ class MemoryChannel:
         self._call_numbers = count()
         # Values have been called off.
         self._has_called_off = False
+        # When calls are given up, where partitions have gone.
+        self._giving_up: asyncio.TimerHandle | None = None
         clock = services.clock
         self._clock = clock
         self._exit = services.exit
@@ -105,6 +113,8 @@ class MemoryChannel:
                     origin.begin(now)
             call_number = next(self._call_numbers)
             self._calls[call_number] = messages
+            if _are_gone(messages):
+                self.partition_gone()
             kept: Sequence[Message[Any]] = ()
             try:
                 result = await call(given)
@@ -138,7 +148,7 @@ class MemoryChannel:
             for origin in _origins(message):
                 origin.end(now)
 
-    def look(self) -> None:
+    def values_called_off(self) -> None:
         """Cancel the handlers whose values were called off, and hand these back."""
         self._has_called_off = True
         self._look_at_calls()
@@ -146,6 +156,16 @@ class MemoryChannel:
             new_message(None, value, self._tracker, value.offset) for value in self._target.kept()
         ]
         self._hand_back_soon([message for message in kept if _is_called_off([message])])
+
+    def partition_gone(self) -> None:
+        """Give up calls soon whose values are all of partitions that are not ours any more."""
+        if self._giving_up is None and not self._tracker.is_closed:
+            loop = asyncio.get_running_loop()
+            self._giving_up = loop.call_later(GIVEN_UP_S, self._give_up_calls)
+
+    def _give_up_calls(self) -> None:
+        self._giving_up = None
+        self._look_at_calls()
 
     def _look_at_calls(self) -> None:
         """End the calls of which no value is wanted: none may keep the others waiting for ever."""
@@ -172,8 +192,6 @@ class MemoryChannel:
 
     def take(self, value: MemoryRecord) -> None:
         """Have a value handled when those before it are."""
-        # Partitions may be gone since the last value came.
-        self._look_at_calls()
         offset = value.offset
         index = self._tracker.deliver(range(offset, offset + 1), offset + 1)
         self._lanes.add(self._lane, (value,), index, self._clock.monotonic())
@@ -184,6 +202,9 @@ class MemoryChannel:
         self._lane.change("drop")
         self._tracker.close()
         self._workers.close()
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
 
     def not_ready(self) -> Iterable[str]:
         """Return why values have waited long for the next call of their handler."""

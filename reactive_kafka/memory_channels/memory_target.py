@@ -25,7 +25,12 @@ from reactive_kafka.outgoing.target import LeftError
 from reactive_kafka.records import HeaderPairs, RawRecord, Record, TopicPartition, epoch_ms
 from reactive_kafka.tasks import Flag
 from reactive_kafka.verdicts.ageing import HOLDER
-from reactive_kafka.verdicts.value_origins import ValueOrigin, origins_of, value_settled
+from reactive_kafka.verdicts.value_origins import (
+    ValueOrigin,
+    ValueWatcher,
+    origins_of,
+    value_settled,
+)
 from reactive_kafka.wire import fields_problem
 
 
@@ -58,7 +63,7 @@ class MemoryRecord:
         self.receipt: Receipt | QueuedRecord
 
 
-class MemoryHandling(Protocol):
+class MemoryHandling(ValueWatcher, Protocol):
     """The receiving end of a memory channel, as its sending end sees it."""
 
     def take(self, value: MemoryRecord) -> None:
@@ -66,9 +71,6 @@ class MemoryHandling(Protocol):
 
     def stop_taking(self) -> None:
         """Handle no more values."""
-
-    def look(self) -> None:
-        """Cancel the handlers whose values were called off."""
 
     def not_ready(self) -> Iterable[str]:
         """Return why values have waited long for the next call of their handler."""
@@ -215,7 +217,7 @@ class MemoryTarget:
             value.origins = origins_of(holder.held(briefly=True))
             for origin in value.origins:
                 origin.values += 1
-                origin.watchers.add(self._handling.look)
+                origin.watchers.add(self._handling)
         self._next += 1
         self._unsettled[value.offset] = value
         self._handling.take(value)

@@ -334,6 +334,8 @@ class PartitionVerdicts:
         self.channel.count_acks(self._tracker)
         for task in self.writing.values():
             task.cancel()
+        for watcher in {one for origin in self.origins.values() for one in origin.watchers}:
+            watcher.partition_gone()
         self._failure = self.channel.failure or self._failure
         waiters = self._waiters
         self._waiters = []

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.ageing import Held
+
+
+class ValueWatcher(Protocol):
+    """A memory channel that has values which were made of a record."""
+
+    def values_called_off(self) -> None:
+        """Values are not wanted any more, because a record of theirs was called off."""
+
+    def partition_gone(self) -> None:
+        """A partition is not ours any more, of whose records values were made."""
 
 
 class ValueOrigin:
@@ -18,7 +29,7 @@ class ValueOrigin:
 
     Attributes:
         values: How many values that were made of it have no verdict.
-        watchers: Called when it is called off: the memory channels that have one of these values.
+        watchers: The memory channels that have one of these values.
         is_called_off: It is poison, or was skipped: no handler is to have its values any more.
 
     Args:
@@ -45,7 +56,7 @@ class ValueOrigin:
         self._is_handler_done = False
         self._clock_stands = False
         self.values = 0
-        self.watchers: set[Callable[[], None]] = set()
+        self.watchers: set[ValueWatcher] = set()
         self.is_called_off = False
 
     @property
@@ -62,7 +73,7 @@ class ValueOrigin:
         """Have the handlers cancelled that have only values of it and of other such records."""
         self.is_called_off = True
         for watcher in tuple(self.watchers):
-            watcher()
+            watcher.values_called_off()
 
     def begin(self, now: float) -> None:
         """A handler gets one of its values."""

@@ -1032,6 +1032,35 @@ async def test_a_handler_that_hangs_in_values_of_a_partition_that_is_gone_holds_
 
 
 @in_virtual_time
+async def test_values_that_wait_behind_those_of_a_partition_that_is_gone_are_handled() -> None:
+    """No other value has to come, and those that are gone may begin only afterwards."""
+    app = staged()
+    calls: list[int] = []
+    is_over = asyncio.Event()
+    ended: list[int] = []
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        calls.append(order)
+        if order != 3:
+            await is_over.wait()
+            ended.append(order)
+
+    async with running(app, partitions=2) as test:
+        await send(test, 1, 2)
+        await send(test, 3, partition=1)
+        await until(lambda: of_stage(test).in_flight == 3)
+        assert calls == [1]
+        await app.channel("orders").seek(tp(), 2)
+        await until(lambda: committed(test, partition=1) == 1, 60)
+        assert calls == [1, 2, 3]
+        is_over.set()
+        await until(lambda: ended == [1, 2])
+        await until(lambda: of_stage(test).in_flight == 0)
+
+
+@in_virtual_time
 async def test_an_order_whose_value_gets_no_verdict_by_hand_is_poison_too() -> None:
     app = staged(unprocessed_record_max_age="5s", on_poison="dead-letter-queue")
     kept: list[Message[int]] = []
