@@ -260,6 +260,8 @@ class _Record:
     # Its lane may go on.
     turned: int = NEVER
     compacted: int = NEVER
+    # Each time that it was passed without being handled.
+    skipped: list[int] = field(default_factory=list)
     # Of a broadcast: by member, which of the two handlers are through with it this time.
     by: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
@@ -327,6 +329,8 @@ class History:
             record.begins.append(index)
         elif event.kind in ("compacted", "skipped"):
             record.compacted = min(record.compacted, index)
+            if event.kind == "skipped":
+                record.skipped.append(index)
         if self.promise.broadcast and self._is_half(record, event):
             return
         if self.promise.settles(event):
@@ -920,7 +924,7 @@ def _done_in(
             if keeps:
                 continue
             return
-        if record.compacted < until and not _may_be_in_hand(history, record, era):
+        if _gone_since(history, record, era) < until and not _may_be_in_hand(history, record, era):
             continue
         begun = [
             one
@@ -961,6 +965,13 @@ def _first_attempt(history: History, record: _Record, begin: int) -> int:
     who = history.events[begin].who
     own = (one for one in record.begins if one <= begin and history.events[one].who == who)
     return max((one for one in own if history.events[one].attempt == 1), default=begin)
+
+
+def _gone_since(history: History, record: _Record, era: _Era) -> int:
+    """Since when a record holds up none; a seek back to it has made up for an earlier skip."""
+    if era.is_sought and record.compacted in record.skipped and record.compacted < era.start:
+        return next((index for index in record.skipped if index > era.start), NEVER)
+    return record.compacted
 
 
 def _may_be_in_hand(history: History, record: _Record, era: _Era) -> bool:

@@ -368,6 +368,17 @@ def test_what_the_next_owner_skips_had_held_up_the_one_before() -> None:
     assert "I7" not in broken(case(assigned(), handled(0), commit(1), waits, moved))
 
 
+def test_what_was_skipped_before_a_seek_back_to_it_holds_up_those_behind_it() -> None:
+    skipped = [assigned(), Event(0.0, "skipped", "A1", TP, 0), *handled(1, 2), *commit(3)]
+    sought = [Event(0.0, "reset", "A1", TP, 0, "seek"), *commit(0, 2)]
+    moved = [assigned("A2", 2), *handled(0, 1, 2, who="A2", call=30), *commit(3, 3, who="A2")]
+    again = handled(1, 2, call=20)
+    assert "I7" not in broken(case(skipped, sought, begin(0, call=10), again, moved))
+    skipped_again = Event(0.0, "skipped", "A1", TP, 0)
+    assert "I7" in broken(case(skipped, sought, skipped_again, again, moved))
+    assert "I7" in broken(case(skipped, sought, handled(0, call=10), again, moved))
+
+
 def test_what_ends_after_its_client_has_left_need_not_count() -> None:
     """A stop whose time is over leaves without a revocation, and calls run on."""
     begun, left = [assigned(), *handled(0), begin(1), *commit(1)], Event(0.0, "left", "A1")
