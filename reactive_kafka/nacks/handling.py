@@ -37,7 +37,7 @@ from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery, failure_of, is_open
 from reactive_kafka.verdicts.delivery_hook import DeliveryHook
-from reactive_kafka.verdicts.futures import follow
+from reactive_kafka.verdicts.futures import follow, when_done
 
 
 class NackState(Enum):
@@ -323,7 +323,7 @@ class FailureHandling:
         answer = self._carry_out(nack)
         if not answer.done():
             # A drain waits until the nack is carried out.
-            answer.add_done_callback(lambda _: channel.made_progress())
+            when_done(answer, lambda _: channel.made_progress())
         return answer
 
     # From NACKED to SETTLED, STOPPED or LEFT.
@@ -345,7 +345,7 @@ class FailureHandling:
         answer = self._finish_in_task(nack, failed, decision)
         if nack.is_poison:
             self._poison[nack] = None
-            answer.add_done_callback(lambda _: self._poison.pop(nack))
+            when_done(answer, lambda _: self._poison.pop(nack))
         return answer
 
     def _failed_record(self, nack: Nack) -> FailedRecord:

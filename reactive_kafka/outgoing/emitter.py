@@ -29,7 +29,7 @@ from reactive_kafka.outgoing.target import Target
 from reactive_kafka.outgoing.transactions.emitter_transaction import EmitterTransaction
 from reactive_kafka.records import HeaderPairs, TopicPartition, record_of
 from reactive_kafka.tasks import HomeLoop, at_home, has_stopped, has_stopped_error
-from reactive_kafka.verdicts.ageing import not_ageing
+from reactive_kafka.verdicts.ageing import not_ageing, not_ageing_in_thread
 from reactive_kafka.verdicts.unawaited import awaited_or_reported
 
 T = TypeVar("T")
@@ -150,7 +150,11 @@ class Sending(QueuedRecord):
             BrokerError: It was not written.
             TimeoutError: The outcome is not known after *timeout*.
         """
-        return self._follow().result(timeout)
+        followed = self._follow()
+        if self.home.is_here:
+            return followed.result(timeout)
+        with not_ageing_in_thread(self.home.loop):
+            return followed.result(timeout)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         followed = asyncio.wrap_future(self._follow())

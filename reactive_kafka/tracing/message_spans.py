@@ -24,7 +24,7 @@ from reactive_kafka.tracing.attributes import (
 from reactive_kafka.tracing.clusters import ClusterAttributes
 from reactive_kafka.tracing.tracer import Tracing
 from reactive_kafka.verdicts.delivery import Delivery, keep_trace, trace_of
-from reactive_kafka.verdicts.futures import ThreadVerdict
+from reactive_kafka.verdicts.futures import ThreadVerdict, when_done
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -146,7 +146,7 @@ class MessageSpans:
         if answer.done():
             tracing.end(span)
         else:
-            answer.add_done_callback(partial(self._answered, span))
+            when_done(answer, partial(self._answered, span))
 
     def _answered(self, span: Span, answer: Future[bool]) -> None:
         error: BaseException | None = None

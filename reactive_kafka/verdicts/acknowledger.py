@@ -369,7 +369,7 @@ class PartitionVerdicts:
             )
         if not self._futures.is_here:
             return self._futures.from_thread(
-                lambda: self.committed(offset), lambda: self._check_stored(offset)
+                lambda: self.committed(offset), lambda: self._check_stored(offset), ages=True
             )
         if not self._is_stored(offset) and not self._tracker.is_closed:
             return self._wait(offset, is_ack=False)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, copy_context
+from functools import partial
 from types import TracebackType
 from typing import Protocol
 
@@ -104,6 +105,27 @@ class not_ageing:
         for tracker, indexes in self._stopped:
             # As of the beginning of the wait, also if the timer came later.
             tracker.stop_clock(indexes, self._since)
+
+
+@contextmanager
+def not_ageing_in_thread(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Have the records of a blocking handler not age while its thread waits for *loop*.
+
+    Outside of handlers it does nothing.
+    """
+    if HOLDER.get() is None:
+        yield
+        return
+    wait = not_ageing()
+    context = copy_context()
+    # The loop is closed if one of these raises: the application has stopped.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(wait.__enter__, context=context)
+    try:
+        yield
+    finally:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(partial(wait.__exit__, None, None, None), context=context)
 
 
 @contextmanager

@@ -11,10 +11,11 @@ import asyncio
 import concurrent.futures
 from asyncio import Future
 from collections.abc import Callable, Generator
+from contextvars import Context
 from typing import Any, TypeVar, cast
 
 from reactive_kafka.tasks import HomeLoop
-from reactive_kafka.verdicts.ageing import not_ageing
+from reactive_kafka.verdicts.ageing import not_ageing, not_ageing_in_thread
 
 T = TypeVar("T")
 
@@ -26,10 +27,18 @@ class ThreadVerdict:
 
     Cancellation:
         Safe. The answer stays for all others who wait for it.
+
+    Args:
+        loop: No handler ages while its thread waits for an answer of this loop. None: it does age.
     """
 
-    def __init__(self, answer: concurrent.futures.Future[Any]) -> None:
+    def __init__(
+        self,
+        answer: concurrent.futures.Future[Any],
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         self._answer = answer
+        self._loop = loop
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the answer, up to *timeout* seconds.
@@ -37,7 +46,10 @@ class ThreadVerdict:
         Raises:
             TimeoutError: There is no answer by then.
         """
-        return self._answer.result(timeout)
+        if self._loop is None or self._answer.done():
+            return self._answer.result(timeout)
+        with not_ageing_in_thread(self._loop):
+            return self._answer.result(timeout)
 
     def done(self) -> bool:
         """Return whether there is an answer."""
@@ -52,13 +64,60 @@ class ThreadVerdict:
 
 
 class BrokerAnswer(Future[T]):
-    """A future that is done when a broker has answered: no handler ages that awaits it."""
+    """A future that is done when a broker has answered: no handler ages that waits for it.
+
+    Whatever waits for a future adds a callback to it, such as ``gather()`` and ``wait()``. So the
+    wait begins there. Code that does not wait takes :func:`when_done`.
+    """
+
+    def __init__(self, *, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        # Each callback of one who waits, and that wait.
+        self._waits: list[tuple[Callable[[Any], object], not_ageing]] = []
 
     def __await__(self) -> Generator[Any, None, T]:
         if self.done():
             return self.result()
+        # The task that steps through a handler adds its callback outside of the handler's context,
+        # which has the time of the attempt.
         with not_ageing():
             return (yield from super().__await__())
+
+    def add_done_callback(
+        self, callback: Callable[[Any], object], /, *, context: Context | None = None
+    ) -> None:
+        super().add_done_callback(callback, context=context)
+        if not self.done():
+            wait = not_ageing()
+            wait.__enter__()
+            self._waits.append((callback, wait))
+
+    def remove_done_callback(self, callback: Callable[[Any], object], /) -> int:
+        self._end_waits(of=callback)
+        return super().remove_done_callback(callback)
+
+    def set_result(self, result: T, /) -> None:
+        super().set_result(result)
+        self._end_waits()
+
+    def set_exception(self, exception: type[BaseException] | BaseException, /) -> None:
+        super().set_exception(exception)
+        self._end_waits()
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        is_cancelled = super().cancel(msg)
+        self._end_waits()
+        return is_cancelled
+
+    def _end_waits(self, *, of: Callable[[Any], object] | None = None) -> None:
+        """End the waits of one callback. None: of all."""
+        waits = self._waits
+        self._waits = []
+        for callback, wait in waits:
+            if of is None or callback == of:
+                wait.__exit__(None, None, None)
+            else:
+                self._waits.append((callback, wait))
 
 
 class AckFutures(HomeLoop):
@@ -96,17 +155,22 @@ class AckFutures(HomeLoop):
         return own
 
     def from_thread(
-        self, call: Callable[[], Future[T]], when_ended: Callable[[], Any] = lambda: False
+        self,
+        call: Callable[[], Future[T]],
+        when_ended: Callable[[], Any] = lambda: False,
+        *,
+        ages: bool = False,
     ) -> Future[T]:
         """Make *call* on the loop, from another thread; see :class:`ThreadVerdict` for the result.
 
         Args:
             when_ended: Returns or raises the answer if the loop has ended.
+            ages: A handler ages while its thread waits for the answer.
         """
         answer = self.send(
-            lambda answer: call().add_done_callback(lambda done: _copy(done, answer)), when_ended
+            lambda answer: when_done(call(), lambda done: _copy(done, answer)), when_ended
         )
-        return cast("Future[T]", ThreadVerdict(answer))
+        return cast("Future[T]", ThreadVerdict(answer, None if ages else self.loop))
 
     def any_of(self, verdicts: list[Future[bool]]) -> Future[bool]:
         """Return a future: once all of these are known, whether one of them is True."""
@@ -121,8 +185,14 @@ class AckFutures(HomeLoop):
                 whole.set_result(any(verdict.result() for verdict in verdicts))
 
         for verdict in list(unknown):
-            verdict.add_done_callback(now_known)
+            when_done(verdict, now_known)
         return whole
+
+
+def when_done(future: Future[T], callback: Callable[[Future[T]], object]) -> None:
+    """Have *callback* called once a future is done, without waiting for it: the caller ages on."""
+    # Not the method of BrokerAnswer, which takes the caller for one that waits.
+    Future.add_done_callback(future, callback)
 
 
 def follow(verdict: Future[T], future: Future[T]) -> None:
@@ -135,7 +205,7 @@ def follow(verdict: Future[T], future: Future[T]) -> None:
     if verdict.done():
         tell(verdict)
     else:
-        verdict.add_done_callback(tell)
+        when_done(verdict, tell)
 
 
 def _copy(done: Future[Any], answer: concurrent.futures.Future[Any]) -> None:

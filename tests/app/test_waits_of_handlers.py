@@ -7,6 +7,7 @@ attempt.
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -172,8 +173,30 @@ async def test_a_handler_may_wait_for_room_for_its_request() -> None:
         first.cancel()
 
 
+async def _look_again_and_again(future: Future[bool]) -> bool:
+    while not future.done():
+        await asyncio.wait([future], timeout=7)
+    return future.result()
+
+
+async def _first_of(future: Future[bool]) -> bool:
+    return await next(asyncio.as_completed([future]))
+
+
+WAYS: dict[str, Callable[[Future[bool]], Awaitable[object]]] = {
+    "await": lambda future: future,
+    "gather": lambda future: asyncio.gather(future),
+    "wait for": lambda future: asyncio.wait_for(future, 10 * OUTAGE_S),
+    "wait": lambda future: asyncio.wait([future]),
+    "wait with a timeout": _look_again_and_again,
+    "as completed": _first_of,
+    "shield": lambda future: asyncio.shield(future),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
 @in_virtual_time
-async def test_a_batch_may_await_nacks_while_no_letter_can_be_written() -> None:
+async def test_a_batch_may_await_nacks_while_no_letter_can_be_written(way: str) -> None:
     app = make_app(
         failure_strategy="dead-letter-queue",
         attempt_timeout="30s",
@@ -186,7 +209,9 @@ async def test_a_batch_may_await_nacks_while_no_letter_can_be_written() -> None:
 
     @app.incoming("orders")
     async def handler(batch: Batch[bytes]) -> None:
-        answers.append(await batch[0].nack(ValueError("bad")))
+        nack = batch[0].nack(ValueError("bad"))
+        await WAYS[way](nack)
+        answers.append(nack.result())
 
     async with running(app, broker=broker) as test:
         await send(test, b"bad", b"good", b"good")
@@ -219,6 +244,76 @@ async def test_a_batch_may_await_acks_while_no_commit_is_answered() -> None:
         hold.release()
         await until(lambda: committed(test) == 3, 30)
     assert answers == [True, True, True]
+
+
+@pytest.mark.parametrize("way", ["a callback", "a wait that is over"])
+@in_virtual_time
+async def test_a_handler_that_waits_for_no_verdict_ages_in_an_outage(way: str) -> None:
+    app = make_app(failure_strategy="dead-letter-queue", batch_max_records=2, batch_max_wait="1s")
+    broker = make_broker()
+    broker.topic_away(LETTERS, None)
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None:
+        nack = batch[0].nack(ValueError("bad"))
+        if way == "a wait that is over":
+            await asyncio.wait([nack], timeout=1)
+        else:
+            assert not nack.done()
+        await asyncio.sleep(OUTAGE_S)
+
+    async with running(app, broker=broker) as test:
+        await send(test, b"bad", b"good")
+        await until(lambda: not app.health().live.is_up, 70)
+        broker.topic_back(LETTERS)
+
+
+SHORT_S = 1.0
+
+
+@pytest.mark.parametrize("waits_for", ["a write", "a letter"])
+async def test_a_handler_that_blocks_may_wait_in_its_thread_while_no_broker_answers(
+    waits_for: str,
+) -> None:
+    """In real time, as threads need it: the outage is several times as long as records may age."""
+    app = App(
+        {
+            "incoming": {
+                "orders": {
+                    "group_id": "billing",
+                    "auto_offset_reset": "earliest",
+                    "failure_strategy": "dead-letter-queue",
+                    "unprocessed_record_max_age": f"{SHORT_S / 5}s",
+                    "attempt_timeout": f"{SHORT_S / 2}s",
+                    "batch_max_records": 2,
+                }
+            },
+            "outgoing": {"invoices": {}},
+        }
+    )
+    invoices = app.emitter("invoices")
+    waited = list[object]()
+
+    @app.incoming("orders")
+    def handler(batch: Batch[bytes]) -> None:
+        if waits_for == "a write":
+            waited.append(invoices.send_nowait(b"").result())
+        else:
+            nack: Any = batch[0].nack(ValueError("bad"))
+            waited.append(nack.result())
+
+    async with running(app) as test:
+        hold = test.broker.hold("send")
+        test.broker.answer_timeout_s = 60.0
+        await send(test, b"", b"")
+        await hold.arrived()
+        await asyncio.sleep(SHORT_S)
+        assert app.health().live.is_up
+        hold.release()
+        await until(lambda: committed(test) == 2, 30)
+        expected = {} if waits_for == "a write" else {"dead-letter-queue": 1}
+        assert facts(test).totals[tp()].nacked == expected
+    assert len(waited) == 1
 
 
 @in_virtual_time

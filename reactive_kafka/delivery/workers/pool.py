@@ -32,6 +32,7 @@ from reactive_kafka.records import RawRecord
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.verdicts.futures import when_done
 from reactive_kafka.verdicts.value_origins import call_off_values
 
 STRETCH_S = 0.005
@@ -456,4 +457,4 @@ class WorkerPool(ChannelWorkers):
         if verdict is None:
             release()
         else:
-            verdict.add_done_callback(release)
+            when_done(verdict, release)
