@@ -242,17 +242,17 @@ def _starts(history: History) -> Iterator[Violation]:
     committed: dict[Partition, int] = {}
     looked: dict[str, int] = {}
     appeared: dict[Partition, int] = {}
-    # And nothing has been read since.
-    sought: dict[Partition, int] = {}
+    # Where who has sought, and has not read since. Another member may read on for a while.
+    sought: dict[tuple[str, Partition], int] = {}
     for index, event in enumerate(history.events):
         if event.kind == "commit":
             committed.setdefault(event.tp, index)
         elif event.kind == "appeared":
             appeared[event.tp] = index
         elif event.kind == "reset" and event.note == "seek":
-            sought[event.tp] = event.offset
+            sought[event.who, event.tp] = event.offset
         elif event.kind == "fetched":
-            sought.pop(event.tp, None)
+            sought.pop((event.who, event.tp), None)
         elif event.kind in ("restarted", "failed"):
             looked.pop(event.who, None)
         elif event.kind == "ready" and event.note == "UP":
@@ -269,7 +269,8 @@ def _starts(history: History) -> Iterator[Violation]:
                     )
             first.setdefault(event.tp, index)
             passes = event.text == "latest" or event.note != FIRST_LOOK
-            is_chosen = event.note == f"from {sought.get(event.tp)}" and event.note != FIRST_LOOK
+            from_sought = f"from {sought.get((event.who, event.tp))}"
+            is_chosen = event.note == from_sought and event.note != FIRST_LOOK
             if history.promise.commits and passes and not is_chosen:
                 yield from _committed_first(history, event, index)
 

@@ -139,6 +139,14 @@ GOOD: dict[str, Case] = {
         handled(2),
         commit(3),
     ),
+    "a start behind what was sought, while another member still reads": lost(
+        Event(0.0, "reset", "A1", TP, 1, "seek"),
+        Event(0.0, "fetched", "A2", TP, 2, until=3),
+        reset(2, 1),
+        Event(0.0, "fetched", "A1", TP, 2, until=3),
+        handled(2),
+        commit(3),
+    ),
     "a start behind what was lost, while the row in the store is not known": lost(
         of_unknown_outcome(0),
         reset(2, 0),
