@@ -271,7 +271,7 @@ async def test_a_handler_that_waits_for_no_verdict_ages_in_an_outage(way: str) -
 SHORT_S = 1.0
 
 
-@pytest.mark.parametrize("waits_for", ["a write", "a letter"])
+@pytest.mark.parametrize("waits_for", ["a write", "a call on the loop", "a letter"])
 async def test_a_handler_that_blocks_may_wait_in_its_thread_while_no_broker_answers(
     waits_for: str,
 ) -> None:
@@ -292,12 +292,16 @@ async def test_a_handler_that_blocks_may_wait_in_its_thread_while_no_broker_answ
         }
     )
     invoices = app.emitter("invoices")
+    loop = asyncio.get_running_loop()
     waited = list[object]()
 
     @app.incoming("orders")
     def handler(batch: Batch[bytes]) -> None:
         if waits_for == "a write":
             waited.append(invoices.send_nowait(b"").result())
+        elif waits_for == "a call on the loop":
+            sending = asyncio.run_coroutine_threadsafe(invoices.send(b""), loop)
+            waited.append(sending.result())
         else:
             nack: Any = batch[0].nack(ValueError("bad"))
             waited.append(nack.result())
@@ -311,7 +315,7 @@ async def test_a_handler_that_blocks_may_wait_in_its_thread_while_no_broker_answ
         assert app.health().live.is_up
         hold.release()
         await until(lambda: committed(test) == 2, 30)
-        expected = {} if waits_for == "a write" else {"dead-letter-queue": 1}
+        expected = {"dead-letter-queue": 1} if waits_for == "a letter" else {}
         assert facts(test).totals[tp()].nacked == expected
     assert len(waited) == 1
 
