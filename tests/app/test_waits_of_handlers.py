@@ -283,6 +283,7 @@ async def test_a_handler_that_blocks_may_wait_in_its_thread_while_no_broker_answ
                     "group_id": "billing",
                     "auto_offset_reset": "earliest",
                     "failure_strategy": "dead-letter-queue",
+                    "commit_interval": "50ms",
                     "unprocessed_record_max_age": f"{SHORT_S / 5}s",
                     "attempt_timeout": f"{SHORT_S / 2}s",
                     "batch_max_records": 2,
