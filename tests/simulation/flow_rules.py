@@ -23,13 +23,14 @@ def _concurrency(history: History) -> Iterator[Violation]:
     ``concurrency_per_partition``.
 
     What waits for another attempt or for its letter does not run. A handler counts no longer when
-    its partition was let go, is read from elsewhere, is claimed anew, or is another's by the row in
-    the store, when it was cancelled for poison, and when its channel has failed. Whose row it is, an
-    application learns when it is refused, and when it reads the row again because it does not know
-    what became of its write: at the latest before its next one. Nothing is said of a partition that
-    two clients of an application have, while one of them has not heard that the group has put it
-    out: it goes on in its own lane until it hears. A call in a task of its own may begin right after its partition was
-    let go, and counts as little as one that has begun before.
+    its client has left the group, when its partition was let go, is read from elsewhere, is claimed
+    anew, or is another's by the row in the store, when it was cancelled for poison, and when its
+    channel has failed. Whose row it is, an application learns when it is refused, and when it reads
+    the row again because it does not know what became of its write: at the latest before its next
+    one. Nothing is said of a partition that two clients of an application have, while one of them
+    has not heard that the group has put it out: it goes on in its own lane until it hears. A call in
+    a task of its own may begin right after its partition was let go, and counts as little as one
+    that has begun before.
     """
     limit, most = history.promise.concurrency, history.promise.per_partition
     if not limit:
@@ -43,6 +44,8 @@ def _concurrency(history: History) -> Iterator[Violation]:
     let_go: dict[tuple[str, Partition], int] = {}
     # Application, call: a partition of it was let go right before it began.
     left_behind: set[tuple[str, int]] = set()
+    # Application, call -> the client that has fetched its records.
+    clients: dict[tuple[str, int], int] = {}
     # Who claimed the row of a partition last.
     owners: dict[Partition, str] = {}
     # Do not know what became of their last write, and read the rows before they write again.
@@ -55,6 +58,7 @@ def _concurrency(history: History) -> Iterator[Violation]:
         "end",
         "assigned",
         "revoked",
+        "left",
         "reset",
         "claim",
         "refused",
@@ -77,6 +81,7 @@ def _concurrency(history: History) -> Iterator[Violation]:
             calls = running[event.who]
             is_more = event.call not in calls
             calls.setdefault(event.call, set()).add((event.tp, event.offset))
+            clients[event.who, event.call] = event.client
             if is_more and len(calls) > limit:
                 yield Violation(
                     "I15", f"{event.who} runs {len(calls)} handlers at once, and may {limit}", index
@@ -93,6 +98,12 @@ def _concurrency(history: History) -> Iterator[Violation]:
             running[event.who].pop(event.call, None)
         elif event.kind in ("failed", "restarted"):
             running[event.who].clear()
+        elif event.kind == "left":
+            running[event.who] = {
+                call: places
+                for call, places in running[event.who].items()
+                if clients[event.who, call] != event.client
+            }
         elif event.kind == "answer":
             (unknown.add if event.note == "unknown" else unknown.discard)(event.who)
             if event.note == "unknown":

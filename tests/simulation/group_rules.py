@@ -4,7 +4,7 @@ nothing twice. Pure.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -242,17 +242,21 @@ def _starts(history: History) -> Iterator[Violation]:
     committed: dict[Partition, int] = {}
     looked: dict[str, int] = {}
     appeared: dict[Partition, int] = {}
-    # Where who has sought, and has not read since. Another member may read on for a while.
-    sought: dict[tuple[str, Partition], int] = {}
+    # By who has sought: the offset, and how often it was noted, when a seek began and when it ended.
+    # Nothing was read since its end. Another member may read on for a while, and so may the fetch
+    # that was under way.
+    sought: dict[tuple[str, Partition], Counter[int]] = defaultdict(Counter)
     for index, event in enumerate(history.events):
         if event.kind == "commit":
             committed.setdefault(event.tp, index)
         elif event.kind == "appeared":
             appeared[event.tp] = index
         elif event.kind == "reset" and event.note == "seek":
-            sought[event.who, event.tp] = event.offset
+            sought[event.who, event.tp][event.offset] += 1
         elif event.kind == "fetched":
-            sought.pop((event.who, event.tp), None)
+            places = sought[event.who, event.tp]
+            for ended in [offset for offset, noted in places.items() if noted % 2 == 0]:
+                del places[ended]
         elif event.kind in ("restarted", "failed"):
             looked.pop(event.who, None)
         elif event.kind == "ready" and event.note == "UP":
@@ -269,8 +273,7 @@ def _starts(history: History) -> Iterator[Violation]:
                     )
             first.setdefault(event.tp, index)
             passes = event.text == "latest" or event.note != FIRST_LOOK
-            from_sought = f"from {sought.get((event.who, event.tp))}"
-            is_chosen = event.note == from_sought and event.note != FIRST_LOOK
+            is_chosen = event.note in [f"from {offset}" for offset in sought[event.who, event.tp]]
             if history.promise.commits and passes and not is_chosen:
                 yield from _committed_first(history, event, index)
 

@@ -165,6 +165,13 @@ GOOD: dict[str, Case] = {
         commit(3),
         promise=ONE,
     ),
+    "a call of a client that has left runs no longer": two(
+        of_client(2, begin(0), Event(0.0, "left", "A1")),
+        OF_OTHER,
+        handled(0, 1, 2, call=20),
+        commit(3),
+        promise=ONE,
+    ),
     "one handler of each partition": two(
         begin(0), OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE_OF_EACH
     ),
@@ -516,6 +523,17 @@ BAD: dict[str, tuple[str, Case]] = {
             OF_OTHER,
             commit(3),
             promise=Promise(window=2, incremental=True),
+        ),
+    ),
+    "two handlers run where one may, and another client has left": (
+        "I15",
+        two(
+            of_client(2, begin(0)),
+            of_client(3, Event(0.0, "left", "A1")),
+            OF_OTHER,
+            handled(0, 1, 2, call=20),
+            commit(3),
+            promise=ONE,
         ),
     ),
     "two handlers run where one may": (

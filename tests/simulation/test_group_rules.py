@@ -36,6 +36,11 @@ GONE = [Event(0.0, "compacted", "", TP, offset, "retention") for offset in (0, 1
 TRIMMED = Event(0.0, "trimmed", "", TP, 2)
 
 
+def sought(offset: int) -> Event:
+    """A seek begins; or has ended, if it has begun."""
+    return Event(0.0, "reset", "A1", TP, offset, "seek")
+
+
 def of_unknown_outcome(offset: int, call: int = 1) -> list[Event]:
     """A commit that is sent, and nobody knows whether it was stored."""
     return [
@@ -134,6 +139,22 @@ GOOD: dict[str, Case] = {
     ),
     "a start behind what was sought and is lost": lost(
         Event(0.0, "reset", "A1", TP, 1, "seek"),
+        reset(2, 1),
+        Event(0.0, "fetched", "A1", TP, 2, until=3),
+        handled(2),
+        commit(3),
+    ),
+    "a start behind what was sought, while a fetch of before comes in": lost(
+        sought(1),
+        Event(0.0, "fetched", "A1", TP, 2, until=3),
+        reset(2, 1),
+        Event(0.0, "fetched", "A1", TP, 2, until=3),
+        handled(2),
+        commit(3),
+    ),
+    "a start behind the first of two places that were sought at once": lost(
+        sought(1),
+        sought(0),
         reset(2, 1),
         Event(0.0, "fetched", "A1", TP, 2, until=3),
         handled(2),
@@ -328,7 +349,8 @@ BAD: dict[str, tuple[str, Case]] = {
     "a start behind what is lost long after a seek is not committed": (
         "I21",
         lost(
-            Event(0.0, "reset", "A1", TP, 0, "seek"),
+            sought(0),
+            sought(0),
             Event(0.0, "fetched", "A1", TP, 0, until=0),
             reset(2, 0),
             handled(2),
