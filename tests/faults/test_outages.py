@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ VALUES = {b"%d" % number for number in range(RECORDS)}
 OUTPUTS = {
     "outputs": "invoices",
     "emits": "emitted",
+    "blocks": "from-threads",
     "letters": "dead-letter-topic-letters",
     "exact": "exactly",
 }
@@ -82,11 +84,13 @@ def service(bootstrap: str, folder: Path, limits: Limits) -> App:
             "outgoing": {
                 "invoices": {**limits.outgoing},
                 "emitted": {**limits.outgoing},
+                "from-threads": {**limits.outgoing},
                 "exactly": {"transactional_id": "outages", **limits.outgoing},
             },
         }
     )
     emitted = app.emitter("emitted")
+    from_threads = app.emitter("from-threads")
 
     @app.incoming("outputs")
     @app.outgoing("invoices")
@@ -98,6 +102,11 @@ def service(bootstrap: str, folder: Path, limits: Limits) -> App:
     async def emits(value: bytes) -> None:
         await asyncio.sleep(HANDLED_S)
         await emitted.send(value)
+
+    @app.incoming("blocks")
+    def blocks(value: bytes) -> None:
+        time.sleep(HANDLED_S)
+        from_threads.send_nowait(value).result()
 
     @app.incoming("letters")
     async def letters(value: bytes) -> None:
