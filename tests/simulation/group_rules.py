@@ -45,7 +45,8 @@ def _outages(history: History) -> Iterator[Violation]:
     that is over.
 
     Another fault in that time may keep it from being ready, and so may poison, and a channel that
-    has failed. A process that is stopped meanwhile says nothing. A channel that is stopped by hand
+    has failed. So may a member that leaves meanwhile: its group does not hear of that, and waits for
+    the end of its session. A process that is stopped meanwhile says nothing. A channel that is stopped by hand
     is ready, whatever its broker does.
     """
     stalls = [
@@ -63,6 +64,7 @@ def _outages(history: History) -> Iterator[Violation]:
                 since < start
                 and end + BACK_S < until
                 and not _has_other_troubles(history, who, start, end + BACK_S)
+                and not any(start <= event.at <= end for _, event in history.of("left"))
             ):
                 was_ready = _was(history, who, end)
                 came = [

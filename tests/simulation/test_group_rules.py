@@ -77,6 +77,9 @@ GOOD: dict[str, Case] = {
         at(30.0, Event(0.0, "fault", note="expire #2")),
         at(60.0, ready()),
     ),
+    "the group waits for the session of a member that left in an outage": outage(
+        at(12.5, ready(WHY)), at(15.0, Event(0.0, "left", "A2")), at(60.0, ready())
+    ),
     "a channel is stopped by hand in an outage": outage(
         at(11.0, Event(0.0, "calm", note="stop-start #2"))
     ),
@@ -264,6 +267,10 @@ BAD: dict[str, tuple[str, Case]] = {
         outage(at(12.5, ready(WHY)), at(18.5, ready()), at(19.0, ready(WHY)), at(21.0, ready())),
     ),
     "not ready, and nobody knows why": ("I17", outage(at(12.5, ready("DOWN")), at(21.0, ready()))),
+    "not ready long after an outage before which a member left": (
+        "I17",
+        outage(at(5.0, Event(0.0, "left", "A2")), at(12.5, ready(WHY)), at(80.0, ready())),
+    ),
     "not ready long after an outage": ("I17", outage(at(12.5, ready(WHY)), at(80.0, ready()))),
     "what was lost is told as nothing": (
         "I19",
