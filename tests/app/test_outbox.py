@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from reactive_kafka import App, Batch, Message, Record
 from reactive_kafka.errors import RejectedRecordError
-from reactive_kafka.records import RecordBytes
+from reactive_kafka.records import RecordBytes, TopicPartition
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.checkpoints import CHECKPOINT, MemoryStore, Rows, row, store_of
 from tests.app.helpers import (
@@ -23,6 +23,7 @@ from tests.app.helpers import (
     facts,
     in_virtual_time,
     make_broker,
+    now,
     running,
     send,
     tp,
@@ -43,9 +44,10 @@ def outbox_app(
     outbox_max_rows: int = 1000,
     max_in_flight: int = 1024,
     propagate_headers: Sequence[str] = (),
+    outboxes: Sequence[str] = ("events",),
     **orders: Any,
 ) -> App:
-    """An application whose channel events has an outbox in *rows*."""
+    """An application whose channels *outboxes* have an outbox in *rows*."""
     app = App(
         {
             "incoming": {
@@ -59,12 +61,13 @@ def outbox_app(
                 }
             },
             "outgoing": {
-                "events": {
+                name: {
                     "outbox": True,
                     "outbox_max_rows": outbox_max_rows,
                     "max_in_flight": max_in_flight,
                     **({"propagate_headers": propagate_headers} if propagate_headers else {}),
                 }
+                for name in outboxes
             },
         },
         observer=recorder,
@@ -844,3 +847,127 @@ async def test_while_a_partition_is_away_the_others_get_their_events_and_its_own
         await until(lambda: rows.events == [], 30)
         assert sent(test, 0) == list(range(0, 18, 2))
         assert sent(test, 1) == list(range(1, 18, 2))
+
+
+@in_virtual_time
+async def test_all_rows_of_two_outboxes_are_told_and_their_handler_is_not_missed() -> None:
+    # Fewer rows are read at once than there are.
+    app = outbox_app(Rows(), outboxes=("events", "audit"), max_in_flight=1)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    @app.outgoing("audit")
+    async def handler(message: Message[bytes]) -> list[Record]:
+        names = message.payload.decode().split()
+        return [Record(b"made", channel=name) for name in names]
+
+    async with running(app) as test:
+        test.broker.topic_away("events")
+        test.broker.topic_away("audit")
+        await send(test, b"audit audit audit")
+        await until(lambda: outbox_rows(test) == 3)
+        await asyncio.sleep(100)
+        await send(test, b"events events audit")
+        await until(lambda: outbox_rows(test) == 6)
+        await asyncio.sleep(20)
+        found = facts(test).outbox
+        assert found is not None
+        assert found.rows == 6
+        assert found.oldest_s == pytest.approx(120, abs=1)
+        # They are counted again when the channel starts.
+        await app.channel("orders").stop()
+        await app.channel("orders").start()
+        await until(lambda: outbox_rows(test) == 6, 30)
+        assert "no handler of" not in str(app.health())
+        test.broker.topic_back("events")
+        test.broker.topic_back("audit")
+        await until(lambda: facts(test).outbox == outbox(0, relayed=6), 30)
+
+
+@in_virtual_time
+async def test_rows_that_an_operator_deletes_are_not_counted_any_more() -> None:
+    rows = Rows()
+    app = outbox_app(rows)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> bytes:
+        return message.payload
+
+    async with running(app) as test:
+        test.broker.topic_away("events")
+        await send(test, b"x", b"y")
+        await until(lambda: outbox_rows(test) == 2)
+        # By now they are being sent.
+        await asyncio.sleep(1)
+        rows.events.clear()
+        await until(lambda: outbox_rows(test) == 0, 15)
+
+
+def large(number: int) -> tuple[TopicPartition, OutboxEvent]:
+    """An event so large that two of them are read at once, and not three."""
+    record = RecordBytes(b"%d" % number + bytes(3 * 2**20))
+    return tp(), OutboxEvent(f"{number}", "events", "events", None, record)
+
+
+@in_virtual_time
+async def test_rows_that_are_too_large_to_be_read_at_once_are_all_told() -> None:
+    rows = Rows()
+    rows.add_events("billing", [large(number) for number in range(3)])
+    broker = make_broker()
+    broker.topic_away("events")
+    app = outbox_app(rows)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> bytes:
+        return message.payload
+
+    async with running(app, broker=broker) as test:
+        await until(lambda: outbox_rows(test) is not None)
+        await asyncio.sleep(30)
+        assert outbox_rows(test) == 3
+    await broker.close()
+
+
+@in_virtual_time
+async def test_large_events_that_the_broker_refuses_hold_up_none_behind_them() -> None:
+    rows = Rows()
+    rows.add_events("billing", [large(number) for number in range(2)])
+    broker = make_broker()
+    refusal = RejectedRecordError("the broker's limit")
+    broker.fail_next("send", refusal, times=2, of="events")
+    app = outbox_app(rows)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> bytes:
+        return message.payload
+
+    async with running(app, broker=broker) as test:
+        await until(lambda: "refuses 2 events" in str(app.health()))
+        await send(test, b"x")
+        await until(lambda: values(test) == [b"x"], 5)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_stop_does_not_wait_for_events_that_the_broker_refuses() -> None:
+    rows = Rows()
+    broker = make_broker()
+    app = outbox_app(rows)
+
+    @app.incoming("orders")
+    @app.outgoing("events")
+    async def handler(message: Message[bytes]) -> bytes:
+        return message.payload
+
+    async with running(app, broker=broker) as test:
+        refusal = RejectedRecordError("the broker's limit")
+        broker.fail_next("send", refusal, times=1000, of="events")
+        await send(test, b"x")
+        await until(lambda: "refuses 1 events" in str(app.health()))
+        began = now()
+    assert len(rows.events) == 1
+    assert now() - began < 1
+    await broker.close()
