@@ -49,6 +49,7 @@ from tests.app.helpers import (
     tp,
     until,
 )
+from tests.simulation.held import timers
 
 
 @dataclass
@@ -1058,6 +1059,142 @@ async def test_values_that_wait_behind_those_of_a_partition_that_is_gone_are_han
         is_over.set()
         await until(lambda: ended == [1, 2])
         await until(lambda: of_stage(test).in_flight == 0)
+
+
+@in_virtual_time
+async def test_values_of_a_partition_that_is_gone_are_handled_after_a_skip_too() -> None:
+    app = staged()
+    calls: list[int] = []
+    is_over = asyncio.Event()
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        calls.append(order)
+        await is_over.wait()
+
+    async with running(app) as test:
+        await send(test, 1, 2, 3)
+        await until(lambda: calls == [1])
+        assert app.channel("orders").skip(tp(), 0) == "skipped"
+        await until(lambda: calls == [1, 2])
+        await app.channel("orders").seek(tp(), 3)
+        await until(lambda: calls == [1, 2, 3], 60)
+        is_over.set()
+        await until(lambda: of_stage(test).in_flight == 0)
+
+
+@in_virtual_time
+async def test_a_skip_leaves_the_values_of_other_orders_to_the_application() -> None:
+    recorder = Recorder()
+    app = staged(recorder)
+    kept: list[Message[int]] = []
+    passing(app)
+
+    @app.incoming("stage", ack="manual")
+    async def downstream(message: Message[int]) -> None:
+        kept.append(message)
+
+    async with running(app) as test:
+        await send(test, 1, 2)
+        await until(lambda: len(kept) == 2)
+        assert app.channel("orders").skip(tp(), 0) == "skipped"
+        await until(lambda: of_stage(test).in_flight == 1)
+        assert kept[1].ack()
+        await test.settled()
+        assert committed(test) == 2
+    assert recorder.of(RecordHandedBack) == []
+
+
+@in_virtual_time
+async def test_a_value_that_was_made_of_two_orders_is_wanted_if_the_partition_of_one_is_gone() -> (
+    None
+):
+    recorder = Recorder()
+    app = staged(recorder, batch_max_records=2, batch_max_wait="1s")
+    calls: list[int] = []
+    is_over = asyncio.Event()
+
+    @app.incoming("orders")
+    @app.outgoing("stage")
+    async def upstream(batch: Batch[int]) -> int:
+        return sum(batch.payloads)
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        calls.append(order)
+        await is_over.wait()
+
+    async with running(app, partitions=2) as test:
+        await send(test, 1)
+        await send(test, 2, partition=1)
+        await until(lambda: calls == [3])
+        await app.channel("orders").seek(tp(), 1)
+        await asyncio.sleep(30)
+        assert of_stage(test).in_flight == 1
+        is_over.set()
+        await until(lambda: committed(test, partition=1) == 1)
+    assert recorder.of(RecordHandedBack) == []
+
+
+@pytest.mark.parametrize("second", ["stage", "other"])
+@in_virtual_time
+async def test_an_order_is_poison_though_one_of_its_values_is_done(second: str) -> None:
+    """The other value hangs: after the first one in the same stage, or beside it in another."""
+    app = App(
+        {
+            "incoming": {
+                "orders": {
+                    "group_id": "billing",
+                    "auto_offset_reset": "earliest",
+                    "unprocessed_record_max_age": "5s",
+                    "on_poison": "dead-letter-queue",
+                }
+            },
+            "memory": {"stage": {}, second: {}},
+        }
+    )
+
+    @app.incoming("orders")
+    @app.outgoing("stage")
+    @app.outgoing(second)
+    async def upstream(order: int) -> list[Record]:
+        return [Record("quick", channel="stage"), Record("stuck", channel=second)]
+
+    async def downstream(value: str) -> None:
+        if value == "quick":
+            await asyncio.sleep(1)
+        else:
+            await asyncio.Event().wait()
+
+    for name in {"stage", second}:
+        app.incoming(name)(downstream)
+
+    async with running(app) as test:
+        await send(test, 1)
+        await until(lambda: committed(test) == 1, 60)
+        assert [letter.value for letter in test.records("dead-letter-topic-orders")] == [b"1"]
+
+
+@in_virtual_time
+async def test_no_timer_is_left_when_an_application_stops_right_after_a_partition_has_gone() -> (
+    None
+):
+    app = staged(drain_timeout="100ms")
+    calls: list[int] = []
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        calls.append(order)
+        await asyncio.Event().wait()
+
+    async with running(app) as test:
+        await send(test, 1, 2)
+        await until(lambda: calls == [1])
+        await app.channel("orders").seek(tp(), 1)
+        await app.channel("orders").seek(tp(), 2)
+    assert [name for name in timers(asyncio.get_running_loop()) if "give_up" in name] == []
 
 
 @in_virtual_time
