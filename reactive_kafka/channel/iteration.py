@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, Literal
 
@@ -88,6 +89,7 @@ class _Iteration:
 
     def __init__(self, channel: ChannelLifecycle) -> None:
         self._channel = channel
+        self.loop = asyncio.get_running_loop()
 
     def held(self, *, briefly: bool) -> Iterator[Held]:
         yield from self._channel.session.kept()

@@ -128,6 +128,11 @@ class CallHolder:
         self._roots = roots
         self._left_unsettled = left_unsettled
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of the application."""
+        return self._worker.task.get_loop()
+
     def held(self, *, briefly: bool) -> Iterator[Held]:
         """Yield the records that do not age while the code around this waits, by partition."""
         call = _call_around_wait()

@@ -153,7 +153,7 @@ class Sending(QueuedRecord):
         followed = self._follow()
         if self.home.is_here:
             return followed.result(timeout)
-        with not_ageing_in_thread(self.home.loop):
+        with not_ageing_in_thread():
             return followed.result(timeout)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:

@@ -26,6 +26,10 @@ Held = tuple[OffsetTracker, Sequence[int]]
 class Holder(Protocol):
     """Who has records: the worker of a handler, or an application that iterates over a channel."""
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of the application."""
+
     def held(self, *, briefly: bool) -> Iterable[Held]:
         """Return the records that do not age while the code in this context waits.
 
@@ -108,24 +112,26 @@ class not_ageing:
 
 
 @contextmanager
-def not_ageing_in_thread(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Have the records of a blocking handler not age while its thread waits for *loop*.
+def not_ageing_in_thread() -> Iterator[None]:
+    """Have the records of a blocking handler not age while its thread runs this block.
 
     Outside of handlers it does nothing.
     """
-    if HOLDER.get() is None:
+    holder = HOLDER.get()
+    if holder is None:
         yield
         return
     wait = not_ageing()
     context = copy_context()
     # The loop is closed if one of these raises: the application has stopped.
     with suppress(RuntimeError):
-        loop.call_soon_threadsafe(wait.__enter__, context=context)
+        holder.loop.call_soon_threadsafe(wait.__enter__, context=context)
     try:
         yield
     finally:
+        end = partial(wait.__exit__, None, None, None)
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(partial(wait.__exit__, None, None, None), context=context)
+            holder.loop.call_soon_threadsafe(end, context=context)
 
 
 @contextmanager

@@ -29,16 +29,12 @@ class ThreadVerdict:
         Safe. The answer stays for all others who wait for it.
 
     Args:
-        loop: No handler ages while its thread waits for an answer of this loop. None: it does age.
+        ages: A handler ages while its thread waits for the answer.
     """
 
-    def __init__(
-        self,
-        answer: concurrent.futures.Future[Any],
-        loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
+    def __init__(self, answer: concurrent.futures.Future[Any], *, ages: bool = False) -> None:
         self._answer = answer
-        self._loop = loop
+        self._ages = ages
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the answer, up to *timeout* seconds.
@@ -46,9 +42,9 @@ class ThreadVerdict:
         Raises:
             TimeoutError: There is no answer by then.
         """
-        if self._loop is None or self._answer.done():
+        if self._ages or self._answer.done():
             return self._answer.result(timeout)
-        with not_ageing_in_thread(self._loop):
+        with not_ageing_in_thread():
             return self._answer.result(timeout)
 
     def done(self) -> bool:
@@ -170,7 +166,7 @@ class AckFutures(HomeLoop):
         answer = self.send(
             lambda answer: when_done(call(), lambda done: _copy(done, answer)), when_ended
         )
-        return cast("Future[T]", ThreadVerdict(answer, None if ages else self.loop))
+        return cast("Future[T]", ThreadVerdict(answer, ages=ages))
 
     def any_of(self, verdicts: list[Future[bool]]) -> Future[bool]:
         """Return a future: once all of these are known, whether one of them is True."""
