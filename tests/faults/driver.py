@@ -230,8 +230,8 @@ class Life:
             await asyncio.sleep(0.1)
 
     def tail(self) -> str:
-        """The end of what it printed."""
-        return self.log.read_text(errors="replace")[-3000:]
+        """The end of what it printed; nothing where it was killed before it began."""
+        return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
 
     def end(self) -> None:
         """Make sure that it runs no more."""
