@@ -56,7 +56,15 @@ if TYPE_CHECKING:
 
 
 FLUSHED_S = 10.0
-"""How long outgoing channels have at the end, at least, to write what they have accepted."""
+"""How long outgoing channels have to write what they have accepted, once the others have left."""
+ALL_FLUSHED_S = 12.0
+"""How long after the drain that ends at the latest.
+
+In an outage the last commits take their time, too. A process is ended 15 s after the drain
+(``CLOSING_S``), and dependencies are to be closed before that.
+"""
+LEAST_FLUSHED_S = 2.0
+"""How long they have in any case, such as after a stop of Spark that took long."""
 
 
 class RunChannels:
@@ -411,9 +419,10 @@ class RunChannels:
             error = await outcome_of(self._spark.stop, "stop Spark", None)
             if error is not None:
                 self._tell_end_failed("*", "stopping Spark", error)
-        await self.close_outgoing(
-            max([self._services.clock.monotonic() + FLUSHED_S, *deadlines.values()])
-        )
+        now = self._services.clock.monotonic()
+        drained_by = max(deadlines.values(), default=now)
+        given_up_at = max(drained_by + ALL_FLUSHED_S, now + LEAST_FLUSHED_S)
+        await self.close_outgoing(max(drained_by, min(now + FLUSHED_S, given_up_at)))
 
     async def close_outgoing(self, deadline: float) -> None:
         """Write what was accepted until *deadline* (monotonic), and close. It happens once.

@@ -30,6 +30,9 @@ from tests.app.helpers import (
     until,
 )
 
+CLOSING_S = 15.0
+"""How long after the drain a process is ended, by runtime/signals.py."""
+
 # -- draining
 
 
@@ -319,6 +322,48 @@ async def test_a_commit_that_is_not_answered_holds_up_the_end_for_its_deadline_o
 
 
 # -- hooks
+
+
+@pytest.mark.parametrize("failure_strategy", ["fail", "delayed-retry-topic"])
+@in_virtual_time
+async def test_a_stop_in_an_outage_leaves_a_process_time_to_close_its_dependencies(
+    failure_strategy: str,
+) -> None:
+    """Outputs, copies and positions wait for the broker, each for its own time."""
+    retries = {"delayed_retry": {"topics": ["orders_retry_1000"]}}
+    app = App(
+        {
+            "incoming": {
+                "orders": {
+                    "group_id": "billing",
+                    "auto_offset_reset": "earliest",
+                    "failure_strategy": failure_strategy,
+                    **(retries if failure_strategy != "fail" else {}),
+                    "drain_timeout": "20s",
+                }
+            },
+            "outgoing": {"invoices": {}},
+        }
+    )
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(message: Message[bytes]) -> bytes:
+        await asyncio.sleep(0.1)
+        if message.offset == 1 and failure_strategy != "fail":
+            raise ValueError("no order")
+        return b""
+
+    async with running(app, partitions=2) as test:
+        for partition in (0, 1):
+            await send(test, *[b""] * 20, partition=partition)
+        await asyncio.sleep(0.5)
+        test.broker.down = True
+        await asyncio.sleep(75)
+        began = now()
+        await app.stop()
+        assert 30 <= now() - began <= 20 + CLOSING_S - 2
+        test.broker.down = False
 
 
 @in_virtual_time
