@@ -158,9 +158,7 @@ class Sending(QueuedRecord):
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         followed = asyncio.wrap_future(self._follow())
-        if not self.home.is_here:
-            return (yield from followed)
-        with not_ageing():
+        with not_ageing() if self.home.is_here else not_ageing_in_thread():
             return (yield from followed)
 
 

@@ -113,9 +113,9 @@ class not_ageing:
 
 @contextmanager
 def not_ageing_in_thread() -> Iterator[None]:
-    """Have the records of a blocking handler not age while its thread runs this block.
+    """Have the records of a handler not age while another thread than its own runs this block.
 
-    Outside of handlers it does nothing.
+    Such as that of a blocking handler. Outside of handlers it does nothing.
     """
     holder = HOLDER.get()
     if holder is None:

@@ -11,6 +11,7 @@ import asyncio
 import concurrent.futures
 from asyncio import Future
 from collections.abc import Callable, Generator
+from contextlib import nullcontext
 from contextvars import Context
 from typing import Any, TypeVar, cast
 
@@ -56,7 +57,8 @@ class ThreadVerdict:
         self._answer.add_done_callback(callback)
 
     def __await__(self) -> Generator[Any, None, Any]:
-        return asyncio.wrap_future(self._answer).__await__()
+        with nullcontext() if self._ages else not_ageing_in_thread():
+            return (yield from asyncio.wrap_future(self._answer))
 
 
 class BrokerAnswer(Future[T]):

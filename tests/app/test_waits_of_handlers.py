@@ -271,9 +271,14 @@ async def test_a_handler_that_waits_for_no_verdict_ages_in_an_outage(way: str) -
 SHORT_S = 1.0
 
 
+async def _result_of(answer: Awaitable[object]) -> object:
+    return await answer
+
+
+@pytest.mark.parametrize("awaits", [False, True])
 @pytest.mark.parametrize("waits_for", ["a write", "a call on the loop", "a letter"])
 async def test_a_handler_that_blocks_may_wait_in_its_thread_while_no_broker_answers(
-    waits_for: str,
+    waits_for: str, awaits: bool
 ) -> None:
     """In real time, as threads need it: the outage is several times as long as records may age."""
     app = App(
@@ -298,14 +303,16 @@ async def test_a_handler_that_blocks_may_wait_in_its_thread_while_no_broker_answ
 
     @app.incoming("orders")
     def handler(batch: Batch[bytes]) -> None:
+        answer: Any
         if waits_for == "a write":
-            waited.append(invoices.send_nowait(b"").result())
-        elif waits_for == "a call on the loop":
-            sending = asyncio.run_coroutine_threadsafe(invoices.send(b""), loop)
-            waited.append(sending.result())
+            answer = invoices.send_nowait(b"")
+        elif waits_for == "a letter":
+            answer = batch[0].nack(ValueError("bad"))
+        elif awaits:
+            answer = invoices.send(b"")
         else:
-            nack: Any = batch[0].nack(ValueError("bad"))
-            waited.append(nack.result())
+            answer = asyncio.run_coroutine_threadsafe(invoices.send(b""), loop)
+        waited.append(asyncio.run(_result_of(answer)) if awaits else answer.result())
 
     async with running(app) as test:
         hold = test.broker.hold("send")
