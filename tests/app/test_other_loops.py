@@ -97,7 +97,7 @@ async def test_an_iteration_on_another_loop_is_refused() -> None:
 
 async def test_a_blocking_handler_of_the_failed_channel_restarts_it_without_a_wait() -> None:
     app = make_app(concurrency=2, drain_timeout="60s")
-    has_failed = threading.Event()
+    has_begun, has_failed = threading.Event(), threading.Event()
     handled: list[tuple[int, bytes]] = []
 
     @app.incoming("orders")
@@ -105,6 +105,7 @@ async def test_a_blocking_handler_of_the_failed_channel_restarts_it_without_a_wa
         if has_failed.is_set():
             handled.append((message.partition, message.payload))
         elif message.partition == 0:
+            has_begun.set()
             has_failed.wait(30)
             asyncio.run(app.channel("orders").restart())
         else:
@@ -112,6 +113,7 @@ async def test_a_blocking_handler_of_the_failed_channel_restarts_it_without_a_wa
 
     async with running(app, partitions=2) as test:
         await send(test, b"", partition=0)
+        await until(has_begun.is_set)
         await send(test, b"", partition=1)
         await until(lambda: facts(test).state == "failed")
         has_failed.set()
