@@ -235,6 +235,7 @@ class SeamConsumer(_Counted):
             }
             self._seam.note("send", self._seam.who, tp=tp, **details)
         outcome = "unknown"
+        is_behind = self._is_behind()
         try:
             await self._inner.commit(offsets, generation)
             outcome = "ok"
@@ -242,6 +243,9 @@ class SeamConsumer(_Counted):
             raise
         except BrokerError:
             outcome = "failed"
+            if is_behind:
+                # It may stop before it is told in a revocation.
+                self._seam.lost(self._seam.who)
             raise
         finally:
             REQUEST.reset(token)

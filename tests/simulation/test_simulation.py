@@ -35,6 +35,15 @@ def test_the_same_seed_is_the_same_run() -> None:
         assert len(first.case.events) > 20
 
 
+def test_who_stops_before_it_hears_that_its_group_has_become_classic_is_in_a_fault() -> None:
+    """In this seed the broker refuses its last commits. Another draw needs another seed."""
+    outcome, violations = run(2526)
+    assert violations == []
+    events = outcome.case.events
+    left = next(i for i, one in enumerate(events) if one[1:3] == ("left", "A1"))
+    assert any(one.kind == "fault" and one.note.startswith("lost") for one in events[:left])
+
+
 def test_other_seeds_are_other_runs() -> None:
     digests = Counter(digest(run(seed)[0].case.events) for seed in range(5))
     assert len(digests) == 5
