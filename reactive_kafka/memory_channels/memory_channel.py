@@ -62,7 +62,7 @@ class MemoryChannel:
         self._call_numbers = count()
         # Values have been called off.
         self._has_called_off = False
-        # When calls are given up, where partitions have gone.
+        # Gives up the calls whose partitions have gone. None: no partition has gone lately.
         self._giving_up: asyncio.TimerHandle | None = None
         clock = services.clock
         self._clock = clock
@@ -158,7 +158,7 @@ class MemoryChannel:
         self._hand_back_soon([message for message in kept if _is_called_off([message])])
 
     def partition_gone(self) -> None:
-        """Give up calls soon whose values are all of partitions that are not ours any more."""
+        """Soon give up the calls whose values all come from partitions that have gone."""
         if self._giving_up is None and not self._tracker.is_closed:
             loop = asyncio.get_running_loop()
             self._giving_up = loop.call_later(GIVEN_UP_S, self._give_up_calls)

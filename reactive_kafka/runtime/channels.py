@@ -58,13 +58,13 @@ if TYPE_CHECKING:
 FLUSHED_S = 10.0
 """How long outgoing channels have to write what they have accepted, once the others have left."""
 ALL_FLUSHED_S = 12.0
-"""How long after the drain that ends at the latest.
+"""How long after the drain outgoing channels stop writing at the latest.
 
-In an outage the last commits take their time, too. A process is ended 15 s after the drain
-(``CLOSING_S``), and dependencies are to be closed before that.
+In an outage the last commits use some of that time. The process is ended 15 s after the drain
+(``CLOSING_S``), and its dependencies have to close before that.
 """
 LEAST_FLUSHED_S = 2.0
-"""How long they have in any case, such as after a stop of Spark that took long."""
+"""How long outgoing channels have to write even if stopping Spark has used up all other time."""
 
 
 class RunChannels:

@@ -113,9 +113,9 @@ class not_ageing:
 
 @contextmanager
 def not_ageing_in_thread() -> Iterator[None]:
-    """Have the records of a handler not age while another thread than its own runs this block.
+    """Stop the clocks of a handler's records while this block runs in another thread.
 
-    Such as that of a blocking handler. Outside of handlers it does nothing.
+    A blocking handler runs in such a thread. Outside of handlers it does nothing.
     """
     holder = HOLDER.get()
     if holder is None:

@@ -70,7 +70,7 @@ class BrokerAnswer(Future[T]):
 
     def __init__(self, *, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
-        # Each callback of one who waits, and that wait.
+        # The callback of each caller that waits, and what has stopped the clocks of its records.
         self._waits: list[tuple[Callable[[Any], object], not_ageing]] = []
 
     def __await__(self) -> Generator[Any, None, T]:

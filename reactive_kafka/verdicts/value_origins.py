@@ -15,10 +15,10 @@ class ValueWatcher(Protocol):
     """A memory channel that has values which were made of a record."""
 
     def values_called_off(self) -> None:
-        """Values are not wanted any more, because a record of theirs was called off."""
+        """Values are not wanted any more: a record that they were made of was called off."""
 
     def partition_gone(self) -> None:
-        """A partition is not ours any more, of whose records values were made."""
+        """Values were made of records whose partition is not ours any more."""
 
 
 class ValueOrigin:

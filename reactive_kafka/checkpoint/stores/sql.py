@@ -283,8 +283,8 @@ class SqlStore:
     async def _give_back(self, connection: AsyncConnection, pool: sa.Pool) -> None:
         """Roll back, and give a connection back to its pool. One that does not answer is abandoned.
 
-        If the store was closed meanwhile it has another pool, and nobody would close this
-        connection.
+        If the store was closed meanwhile, it has a new pool, and the old one closes nothing. Then
+        the connection is closed here.
         """
         # If the call has failed it has raised its own error already.
         with suppress(TimeoutError, OSError, BrokerError, SQLAlchemyError):
