@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Checkpoint, Message
-from reactive_kafka.errors import CheckpointError, CheckpointRefusedError, CommitRefusedError
+from reactive_kafka.errors import (
+    CheckpointError,
+    CheckpointRefusedError,
+    CommitRefusedError,
+    StoreAwayError,
+)
 from reactive_kafka.events import RecordPoisoned
 from tests.app.checkpoints import GROUP, Outcome, Rows, app_on, row, store_of
 from tests.app.helpers import (
@@ -264,6 +269,43 @@ async def test_while_the_store_is_away_a_transaction_waits_ages_nothing_and_goes
         assert calls == [0]
         assert rows.data == {0: 1}
         await until(lambda: test.app.health().ready.status == "UP")
+
+
+@in_virtual_time
+async def test_an_application_that_iterates_opens_its_block_again_if_the_store_goes_in_the_middle() -> (
+    None
+):
+    rows, ends = Rows(), list[str]()
+    app = app_on(rows, value_deserializer="bytes", unprocessed_record_max_age="1s")
+
+    async def store(message: Message[bytes]) -> None:
+        while True:
+            try:
+                async with message.transaction() as connection:
+                    connection[message.offset] = len(ends)
+                    rows.faults.away = not ends
+                    ends.append("block")
+                return
+            except StoreAwayError:
+                ends.append("away")
+
+    async def consume() -> None:
+        async for message in app.channel("orders"):
+            await store(message)
+
+    async with running(app) as test:
+        consuming = asyncio.create_task(consume())
+        await until(lambda: app.channel("orders").is_ready)
+        await send(test, b"x")
+        await until(lambda: ends)
+        await asyncio.sleep(60)
+        assert not facts(test).poison
+        assert rows.data == {}
+        rows.faults.away = False
+        await until(lambda: facts(test).partitions[0].committed == 1)
+    await consuming
+    assert ends == ["block", "away", "block"]
+    assert rows.data == {0: 2}
 
 
 @in_virtual_time
