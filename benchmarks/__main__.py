@@ -24,10 +24,17 @@ from benchmarks.runs import Row, RunFailedError, run
 
 
 def main() -> int:
-    """Measure, print, write the results; 1 if a run failed, or with --check if a goal is missed."""
+    """Measure, print and write the results.
+
+    Returns:
+        1 if a run failed, or with ``--check`` if a goal is missed; 2 if no row was asked for.
+    """
     given = _arguments()
     contenders = [one for one in CONTENDERS if _is_wanted(one, given.only, given.partitions)]
     gauges = [one for one in GAUGES if _is_wanted(one, given.only, given.partitions)]
+    if not (contenders or gauges):
+        print(_no_row(given.only, given.partitions), file=sys.stderr)
+        return 2
     load = machine.load()
     if load > machine.QUIET:
         print(
@@ -99,6 +106,16 @@ def _arguments() -> argparse.Namespace:
 def _is_wanted(row: Row, names: Sequence[str] | None, partitions: int | None) -> bool:
     is_named = names is None or any(name in row.run for name in names)
     return is_named and partitions in (None, row.partitions)
+
+
+def _no_row(names: Sequence[str] | None, partitions: int | None) -> str:
+    rows: list[Row] = [*CONTENDERS, *GAUGES]
+    of_names = [row for row in rows if _is_wanted(row, names, None)]
+    if not of_names:
+        allowed = ", ".join(sorted({row.run for row in rows}))
+        return f"--only {' '.join(names or ())}: no row has this in its module:function: {allowed}"
+    counts = ", ".join(str(count) for count in sorted({row.partitions for row in of_names}))
+    return f"--partitions {partitions}: such rows read topics of {counts} partitions"
 
 
 def in_order(builds: Sequence[Build]) -> list[Build]:

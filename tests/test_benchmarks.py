@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 
@@ -251,3 +252,24 @@ def test_the_cost_of_a_span_is_shown_beside_a_handler_that_does_something() -> N
 @pytest.mark.parametrize("way", tracing.WAYS)
 def test_each_way_of_tracing_is_measured(way: str) -> None:
     assert tracing.measured(way, 20) > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--only", "nobody"], r"--only nobody: no row has this in .*: .*, ours:chain, .*"),
+        (["--partitions", "7"], r"--partitions 7: such rows read topics of 1, 4, .* partitions"),
+        (
+            ["--only", "ours:chain", "--partitions", "100"],
+            r"--partitions 100: such rows read topics of 4 partitions",
+        ),
+    ],
+)
+def test_a_choice_without_a_row_says_what_there_is_and_starts_no_kafka(
+    arguments: list[str], text: str
+) -> None:
+    child = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *arguments], capture_output=True, text=True
+    )
+    assert child.returncode == 2
+    assert re.fullmatch(text, child.stderr.strip())
