@@ -245,8 +245,8 @@ class Message(Delivery, Generic[T]):
             CheckpointError: The channel's store has no transactions, or a record before this one is
                 unsettled.
             NotOwnerError: The partition is not ours any more; nothing was stored.
-            StoreAwayError: From the end of the block: the store was unavailable, and has nothing
-                of it. A handler is called again; an application that iterates enters it again.
+            StoreAwayError: The store was unavailable, and stored nothing. A handler is called
+                again; an application that iterates enters the block again, after a pause.
         """
         return verdicts_of(self.tracker).channel.hook.transaction((self,))
 

@@ -309,6 +309,43 @@ async def test_an_application_that_iterates_opens_its_block_again_if_the_store_g
 
 
 @in_virtual_time
+async def test_an_application_that_iterates_and_pauses_learns_in_a_stop_that_its_partition_has_gone() -> (
+    None
+):
+    rows, attempts = Rows(), list[float]()
+    app = app_on(rows, value_deserializer="bytes", drain_timeout="2s")
+
+    async def store(message: Message[bytes]) -> None:
+        while True:
+            attempts.append(now())
+            try:
+                async with message.transaction() as connection:
+                    connection[message.offset] = 1
+                return
+            except StoreAwayError:
+                await asyncio.sleep(1)
+
+    async def consume() -> None:
+        async for message in app.channel("orders"):
+            await store(message)
+
+    async with running(app) as test:
+        consuming = asyncio.create_task(consume())
+        await until(lambda: app.channel("orders").is_ready)
+        rows.faults.away = True
+        await send(test, b"x")
+        await until(lambda: attempts)
+        await asyncio.sleep(60)
+        assert len(attempts) == 1
+        since = now()
+    with pytest.raises(CheckpointRefusedError, match="is not ours any more"):
+        await consuming
+    assert now() - since < 5
+    assert 2 <= len(attempts) <= 4
+    assert rows.data == {}
+
+
+@in_virtual_time
 async def test_a_stop_ends_the_wait_for_the_store_and_leaves_the_record() -> None:
     rows, calls = Rows(), Calls()
     app = app_on(rows, drain_timeout="3s")
