@@ -117,6 +117,9 @@ class ClientConnection:
         # assignment and has polled: a new connection alone proves nothing.
         self._refusal: str | None = None
         self._is_closed = False
+        # Not set while a client that broke leaves its group.
+        self._broken_has_left = Flag()
+        self._broken_has_left.set()
         # True: the last poll has brought nothing.
         self._is_idle = False
         # Set by a poll that finds partitions without a position.
@@ -236,6 +239,7 @@ class ClientConnection:
         consumer = self._consumer
         self._use(None)
         if consumer is None:
+            await self._broken_has_left.wait()
             return
         try:
             await self._push_last(consumer)
@@ -261,7 +265,11 @@ class ClientConnection:
             self._use(None)
             self.reach.over()
             self.stable.found({}, 0.0, 0.0)
-            await consumer.stop()
+            self._broken_has_left.clear()
+            try:
+                await consumer.stop()
+            finally:
+                self._broken_has_left.set()
 
         await self._assignment.lose(leave)
 

@@ -17,7 +17,7 @@ from reactive_kafka import App, Batch, Message, TopicPartition
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.events import LoopBlocked, RecordLeft
 from reactive_kafka.testing import MemoryBroker, TestApp
-from tests.app.brokers import CommitEntry
+from tests.app.brokers import BrokerWithWrappedConsumers, CommitEntry, WrappedConsumer
 from tests.app.handlers import take_all
 from tests.app.helpers import (
     Recorder,
@@ -291,6 +291,39 @@ async def test_a_failure_while_stopping_is_told() -> None:
         assert test.broker.commits("billing") == ()
     (event,) = recorder.of(RecordLeft)
     assert (event.partition, event.offset, event.reason) == (tp(), 0, "ValueError: too late")
+
+
+class SlowlyClosed(BrokerWithWrappedConsumers):
+    """A broker whose clients take two seconds to leave their group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.story: list[str] = []
+
+    def wrapped(self, consumer: Any) -> WrappedConsumer:
+        story = self.story
+
+        class Slow(WrappedConsumer):
+            async def stop(self) -> None:
+                story.append("leaving")
+                await asyncio.sleep(2)
+                await self._inner.stop()
+                story.append("left")
+
+        return Slow(consumer)
+
+
+@in_virtual_time
+async def test_a_stop_waits_until_a_client_that_broke_has_left_the_group() -> None:
+    broker, app = SlowlyClosed(), make_app()
+    broker.create_topic("orders", 1)
+    take_all(app)
+    async with running(app, broker=broker) as test:
+        test.broker.fail_next("poll", TransientBrokerError("broken"))
+        await until(lambda: broker.story)
+        await app.stop()
+        assert broker.story == ["leaving", "left"]
+        assert not broker.members("billing")
 
 
 # -- hooks come in pairs
