@@ -53,6 +53,8 @@ class ScriptedBroker:
         cluster: The brokers that it names; the first has the id 1. By itself it is the only one.
         names_brokers: False: it names no broker, like one that has just started.
         answers: Cleared: it answers no request for metadata.
+        greetings: Cleared: it tells nobody which requests it has.
+        greeted: How many have asked for that.
         asked: The topics of each request for metadata; None: of all topics.
         connections: How many there are now.
     """
@@ -63,6 +65,9 @@ class ScriptedBroker:
         self.names_brokers = True
         self.answers = asyncio.Event()
         self.answers.set()
+        self.greetings = asyncio.Event()
+        self.greetings.set()
+        self.greeted = 0
         self.asked: list[set[str] | None] = []
         self.writers: set[asyncio.StreamWriter] = set()
 
@@ -105,6 +110,8 @@ class ScriptedBroker:
 
     async def _values(self, api: Api, values: dict[str, Any]) -> dict[str, Any]:
         if api is API_VERSIONS:
+            self.greeted += 1
+            await self.greetings.wait()
             rows = [
                 {"api_key": api.key, "min_version": 0, "max_version": version}
                 for api, version in VERSIONS.items()
@@ -306,6 +313,35 @@ async def test_brokers_at_another_address_are_found_and_topics_stay_known(
         assert await client.ready(1)
         await client.close()
         await moved.stop()
+
+
+@pytest.mark.parametrize("at", ["the greeting", "the answer"])
+@pytest.mark.parametrize("names_brokers", [True, False])
+@pytest.mark.parametrize("search", ["the first one", "a later one"])
+async def test_a_client_that_is_closed_during_a_search_for_brokers_leaves_no_connection(
+    broker: ScriptedBroker, search: str, names_brokers: bool, at: str
+) -> None:
+    client = KafkaClient(ClientSettings(bootstrap_servers=broker.address))
+    if search == "a later one":
+        await client.bootstrap()
+    broker.names_brokers = names_brokers
+    awaited = broker.greetings if at == "the greeting" else broker.answers
+    awaited.clear()
+    greeted, asked = broker.greeted, len(broker.asked)
+    begin = client.bootstrap if search == "the first one" else client.find_moved_brokers
+    searching = asyncio.ensure_future(begin())
+    async with asyncio.timeout(PATIENCE_S):
+        while broker.greeted == greeted or (at == "the answer" and len(broker.asked) == asked):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await client.close()
+    awaited.set()
+    with pytest.raises(KafkaConnectionError, match="Unable to bootstrap"):
+        await searching
+    async with asyncio.timeout(PATIENCE_S):
+        while broker.writers:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    with pytest.raises(KafkaConnectionError, match="Unable to bootstrap"):
+        await client.find_moved_brokers()
 
 
 async def test_a_broker_that_does_not_answer_loses_its_connection(broker: ScriptedBroker) -> None:

@@ -16,13 +16,17 @@ logger = logging.getLogger(__name__)
 
 
 async def finish(call: Coroutine[Any, Any, Any], deadline_s: float) -> None:
-    """Run a client's own closing in a separate task until a deadline. Logs what it raises."""
+    """Run a client's own closing in a separate task until a deadline. Logs what it raises.
+
+    Cancellation: the closing is cancelled, too.
+    """
     task = asyncio.ensure_future(call)
-    await asyncio.wait([task], timeout=deadline_s)
-    if not task.done():
+    try:
+        await asyncio.wait([task], timeout=deadline_s)
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("closing the Kafka client: %r", error)
+    finally:
         await cancel([task])
-    elif not task.cancelled() and (error := task.exception()) is not None:
-        logger.warning("closing the Kafka client: %r", error)
 
 
 async def cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -93,6 +93,8 @@ class KafkaClient:
         longest_pause_s = LONGEST_PAUSE_S if deadlines is None else deadlines.longest_pause_s
         self._refused = RefusedConnections(longest_pause_s)
         self._lookup_pauses = LookupPauses()
+        # Those that are open, or are being opened, whoever uses them.
+        self._opened: set[BrokerConnection] = set()
         # Node and group of requests -> its connection, which may be closed.
         self._connections: dict[tuple[int, Any], BrokerConnection] = {}
         # One for each: connecting to a node that hangs must not hold up the others.
@@ -145,9 +147,7 @@ class KafkaClient:
             await asyncio.wait([self._updating])
             self._updating = None
         self._end_update(has_succeeded=False)
-        connections = [*self._connections.values()]
-        if self._bootstrap_connection is not None:
-            connections.append(self._bootstrap_connection)
+        connections = [*self._opened]
         for connection in connections:
             connection.close()
         await asyncio.gather(*(connection.wait_closed() for connection in connections))
@@ -401,10 +401,6 @@ class KafkaClient:
                 # Other brokers may have taken over its partitions and groups.
                 self.force_metadata_update()
                 return None
-            if self._is_closed:
-                # Meanwhile.
-                connection.close()
-                return None
             self._refused.connected(address)
             self._connections[node, group] = connection
             self._on_connected()
@@ -417,13 +413,17 @@ class KafkaClient:
 
         Raises:
             OSError: The network refuses.
-            aiokafka.errors.KafkaError: Everything else.
+            aiokafka.errors.KafkaError: Everything else. For example, this client is closed.
         """
+        self._raise_if_closed()
         settings = self.settings
         context, problem = None, ""
         if settings.uses_tls:
             context, problem = current(settings.ssl_context)
-        connection = BrokerConnection(host, port, settings, self._connection_closed)
+        connection = BrokerConnection(
+            host, port, settings, lambda reason: self._connection_closed(connection, reason)
+        )
+        self._opened.add(connection)
         timeout_s = settings.request_timeout_s
         if self._deadlines is not None:
             timeout_s = self._deadlines.connect_timeout_s
@@ -443,11 +443,23 @@ class KafkaClient:
             if isinstance(error, EXPECTED_ERRORS):
                 raise
             raise kafka_errors.AuthenticationFailedError(describe(error)) from error
+        finally:
+            if self._is_closed:
+                # Meanwhile, when there was nothing to close yet.
+                connection.close()
+            if not connection.is_open:
+                self._opened.discard(connection)
+        self._raise_if_closed()
         if is_advertised:
             self.last_failure = None
         return connection
 
-    def _connection_closed(self, reason: ClosedBecause) -> None:
+    def _raise_if_closed(self) -> None:
+        if self._is_closed:
+            raise kafka_errors.KafkaConnectionError(f"{self} is closed")
+
+    def _connection_closed(self, connection: BrokerConnection, reason: ClosedBecause) -> None:
+        self._opened.discard(connection)
         # The broker may have ended, and others may lead its partitions.
         if reason in (ClosedBecause.BROKEN, ClosedBecause.TIMED_OUT):
             self.force_metadata_update()

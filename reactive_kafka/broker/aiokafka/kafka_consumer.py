@@ -327,13 +327,16 @@ class AiokafkaConsumer(KafkaQueries):
             await asyncio.shield(self._closing)
 
     async def _close(self, client: KafkaClient, caller: asyncio.Task[Any] | None) -> None:
-        if self.owned.group is not None:
-            await self.owned.group.close(caller)
-        if self._static is not None:
-            await self._static.close(caller)
-        if self._fetcher is not None:
-            await self._fetcher.close()
-        await close(client)
+        try:
+            if self.owned.group is not None:
+                await self.owned.group.close(caller)
+            if self._static is not None:
+                await self._static.close(caller)
+            if self._fetcher is not None:
+                await self._fetcher.close()
+        finally:
+            # The end of the loop cancels this task.
+            await close(client)
 
     async def poll(
         self,

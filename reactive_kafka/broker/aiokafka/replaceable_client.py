@@ -177,8 +177,17 @@ class ReplaceableClient:
 
 
 async def _close(producer: aiokafka.AIOKafkaProducer) -> None:
-    """Flush and close within a deadline. What is not confirmed by then fails."""
-    await finish(producer.stop(), STOP_DEADLINE_S)
+    """Flush and close within a deadline. What is not confirmed by then fails.
+
+    Cancellation: closes without flushing.
+    """
+    try:
+        await finish(producer.stop(), STOP_DEADLINE_S)
+    finally:
+        await _close_client(producer)
+
+
+async def _close_client(producer: aiokafka.AIOKafkaProducer) -> None:
     sender = producer._sender.sender_task
     is_sending = sender is not None and not sender.done()
     if is_sending:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,57 @@ async def test_h6_a_stop_that_was_cancelled_goes_on_and_the_next_one_waits_until
                 await stop
         await asyncio.wait_for(member.consumer.stop(), AT_LAST_S)
         await leaves_nothing(tasks, connected)
+
+
+async def test_h6_the_end_of_the_loop_closes_the_sockets_of_a_consumer_that_is_being_closed(
+    rig: Rig, group: str
+) -> None:
+    topic = await rig.create_topic(1)
+    tasks = asyncio.all_tasks()
+    async with AsyncExitStack() as stack:
+        # Its own stop is told of the cancellation.
+        stack.enter_context(pytest.raises(asyncio.CancelledError))
+        member = await stack.enter_async_context(
+            joined(rig, topic, group, properties={"session_timeout_ms": 30_000})
+        )
+        await member.until_assigned(1)
+        client = member.consumer.client  # type: ignore[attr-defined]
+        assert client.connected_nodes() == {1}
+        connected = sockets()
+        frozen(rig)
+        stop = asyncio.ensure_future(member.consumer.stop())
+        assert not await ends_within(stop, 0.1)
+        await cancelled_by_the_loop("close a consumer", stop)
+    assert not client.connected_nodes()
+    await leaves_nothing(tasks, connected)
+
+
+async def test_h6_the_end_of_the_loop_closes_the_sockets_of_a_producer_that_is_being_closed(
+    rig: Rig,
+) -> None:
+    topic = await rig.create_topic(1)
+    tasks = asyncio.all_tasks()
+    producer = rig.connector.producer(name="x", properties={})
+    await producer.start()
+    await (await producer.send(topic, b"1"))
+    connected = sockets()
+    frozen(rig)
+    unconfirmed = await producer.send(topic, b"2")
+    stop = asyncio.ensure_future(producer.stop())
+    assert not await ends_within(stop, 0.1)
+    await cancelled_by_the_loop("close a producer", stop)
+    await leaves_nothing(tasks, connected)
+    with pytest.raises(BrokerError):
+        await unconfirmed
+
+
+async def cancelled_by_the_loop(name: str, *tasks: asyncio.Future[None]) -> None:
+    """Cancel these tasks and those with the *name*, once, and wait for their ends."""
+    ending = {task for task in asyncio.all_tasks() if task.get_name() == name} | {*tasks}
+    assert len(ending) == len(tasks) + 1
+    for task in ending:
+        task.cancel()
+    assert await ends_within(asyncio.gather(*ending, return_exceptions=True), AT_LAST_S)
 
 
 async def leaves_nothing(tasks: set[asyncio.Task[Any]], sockets_before: int) -> None:
