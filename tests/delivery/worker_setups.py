@@ -7,10 +7,12 @@ from typing import Any, cast
 from reactive_kafka import IncomingSettings
 from reactive_kafka.clock import Clock
 from reactive_kafka.delivery.lanes.queue import LaneQueue
+from reactive_kafka.delivery.runners.record_runner import CallDurations
 from reactive_kafka.delivery.workers.interface import WorkerSetup
-from reactive_kafka.observe.facts import PartitionTotals
+from reactive_kafka.observe.facts import DurationHistogram, PartitionTotals
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acknowledger import Acknowledger
+from reactive_kafka.verdicts.call_waits import CallWaits
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery_hook import NoHook
 
@@ -44,3 +46,12 @@ def worker_setup(
         exit=lambda error: unexpected.exit(error),
         store_plans=lambda trackers: unexpected.store_plans(trackers),
     )
+
+
+class TimedCalls:
+    """The durations and the waits of one worker's calls, none of which skips its record."""
+
+    def __init__(self) -> None:
+        self.histogram = DurationHistogram()
+        self.waits = CallWaits()
+        self.durations = CallDurations(self.histogram, self.waits, lambda most: 0, 0.0)

@@ -155,7 +155,11 @@ class CallDurations:
         """Count the call for *record* from *began* to *now*, and the short calls before it."""
         if now - began > SHORT_S:
             took_s = now - began - self._waits.take_call(record, now)
-            self.observe_short(short_calls, began)
+            if short_calls:
+                self.observe_short(short_calls, began)
+            else:
+                # What earlier calls have waited is no part of the time that is counted next.
+                self._waits.take()
             self._histogram.observe(took_s)
             self._counted_until = now
         else:
