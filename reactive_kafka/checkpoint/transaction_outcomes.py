@@ -131,6 +131,8 @@ class TransactionOutcomes:
     ) -> None:
         """Wait before the store is tried again.
 
+        It waits a little in any case: an application that iterates may try again at once.
+
         Raises:
             CheckpointRefusedError: A partition is not ours any more.
             StoreAwayError: A partition is being released, or the channel stops: *error* is raised.
@@ -139,11 +141,10 @@ class TransactionOutcomes:
         until = monotonic() + wait_s
         # Short sleeps instead of an event: nothing signals a single transaction that its partition
         # is being released.
-        while True:
-            left_s = until - monotonic()
-            if left_s <= 0 or not self._are_kept(parts):
-                break
+        while (left_s := until - monotonic()) > 0:
             await asyncio.sleep(min(left_s, LOOK_S))
+            if not self._are_kept(parts):
+                break
         self.check_ours(parts)
         if not self._are_kept(parts):
             raise error

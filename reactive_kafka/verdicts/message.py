@@ -246,7 +246,7 @@ class Message(Delivery, Generic[T]):
                 unsettled.
             NotOwnerError: The partition is not ours any more; nothing was stored.
             StoreAwayError: The store was unavailable, and stored nothing. A handler is called
-                again; an application that iterates enters the block again, after a pause.
+                again; an application that iterates enters the block again.
         """
         return verdicts_of(self.tracker).channel.hook.transaction((self,))
 
