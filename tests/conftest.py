@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,20 @@ def children_heed_signals() -> Iterator[None]:
     yield
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """A test fails if a Kafka client of it is still connected when its event loop has ended.
+
+    Python would find the socket later, in a test that has nothing to do with it.
+    """
+    if "reactive_kafka.broker.aiokafka.connections.broker_connection" not in sys.modules:
+        return
+    from tests.harness.open_connections import take_left_open
+
+    left = take_left_open()
+    assert not left, f"connections are open, and their event loop has ended: {', '.join(left)}"
 
 
 @pytest.fixture(autouse=True)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import socket
 import ssl
+import threading
+import warnings
 from asyncio import IncompleteReadError
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from struct import pack
 from typing import Any
@@ -31,6 +36,7 @@ from reactive_kafka.broker.wire.errors import NoCommonVersionError
 from reactive_kafka.broker.wire.requests import Request
 from reactive_kafka.testing import FakeClock
 from tests.broker.security.certificates import make_certificates
+from tests.harness.open_connections import take_left_open
 
 PATIENCE_S = 5.0
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -387,3 +393,26 @@ async def test_the_log_has_names_of_requests_and_none_of_their_values(
         async with Node(lambda number: frame(number, KNOWS_VERSIONS), client_id="me") as node:
             await node.ask()
     assert "request 2: ApiVersionsRequest v0 (0 bytes)" in caplog.text
+
+
+def test_a_connection_that_nobody_closes_before_its_loop_ends_is_found() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as accepted:
+
+        def answer() -> None:
+            peer = accepted.enter_context(server.accept()[0])
+            content = peer.recv(1000)
+            peer.sendall(frame(int.from_bytes(content[8:12]), KNOWS_VERSIONS))
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        connection = BrokerConnection(*server.getsockname(), ClientSettings())
+        asyncio.run(connection.connect(None, PATIENCE_S))
+        answering.join()
+        address = f"{connection.host}:{connection.port}"
+        assert take_left_open() == [address]
+        assert take_left_open() == []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            # Python closes its socket.
+            del connection
+            gc.collect()
