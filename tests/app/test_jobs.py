@@ -445,16 +445,18 @@ async def test_a_thread_that_is_left_behind_makes_the_next_call_late_by_all_of_i
         calls.append(time.monotonic())
         go_on.wait(10)
 
+    # Before the call: its thread may begin late.
+    began = time.monotonic()
     async with running(app) as test:
         await until(lambda: calls)
         (member,) = test.broker.members("billing")
         test.broker.expire("billing", member)
         await until(lambda: recorder.of(JobLate))
-        late_after_s = time.monotonic() - calls[0]
-        (late,) = recorder.of(JobLate)
+        late_after_s = time.monotonic() - began
+        late, *_ = recorder.of(JobLate)
         assert len(calls) == 1
         go_on.set()
-    assert 0.04 <= late.took_s <= late_after_s + 0.01
+    assert 0.04 <= late.took_s <= late_after_s
 
 
 # -- what may be declared
