@@ -93,7 +93,7 @@ class KafkaClient:
         longest_pause_s = LONGEST_PAUSE_S if deadlines is None else deadlines.longest_pause_s
         self._refused = RefusedConnections(longest_pause_s)
         self._lookup_pauses = LookupPauses()
-        # Those that are open, or are being opened, whoever uses them.
+        # All connections that are open or being opened.
         self._opened: set[BrokerConnection] = set()
         # Node and group of requests -> its connection, which may be closed.
         self._connections: dict[tuple[int, Any], BrokerConnection] = {}
@@ -445,7 +445,7 @@ class KafkaClient:
             raise kafka_errors.AuthenticationFailedError(describe(error)) from error
         finally:
             if self._is_closed:
-                # Meanwhile, when there was nothing to close yet.
+                # This client was closed before the connection was open.
                 connection.close()
             if not connection.is_open:
                 self._opened.discard(connection)

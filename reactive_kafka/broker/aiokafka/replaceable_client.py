@@ -179,7 +179,7 @@ class ReplaceableClient:
 async def _close(producer: aiokafka.AIOKafkaProducer) -> None:
     """Flush and close within a deadline. What is not confirmed by then fails.
 
-    Cancellation: closes without flushing.
+    Cancellation: it is closed, but not flushed.
     """
     try:
         await finish(producer.stop(), STOP_DEADLINE_S)
