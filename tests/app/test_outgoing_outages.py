@@ -263,3 +263,67 @@ async def test_a_topic_that_was_looked_for_in_vain_is_looked_for_again_by_the_ne
         await emitter.send(b"in time")
         assert [record.value for record in broker.log(tp(0, "invoices"))] == [b"in time"]
     await broker.close()
+
+
+def keyed(value: bytes) -> Any:
+    return Record(value, key=value)
+
+
+def unkeyed(value: bytes) -> Any:
+    return value
+
+
+@pytest.mark.parametrize("is_created_by_the_broker", [True, False])
+@pytest.mark.parametrize("output", [{}, {"wait_for_write": True}, {"partitioner": "murmur2"}])
+@pytest.mark.parametrize("make", [keyed, unkeyed])
+@in_virtual_time
+async def test_a_topic_that_comes_back_with_fewer_partitions_gets_what_waited_for_the_others(
+    make: Any, output: dict[str, Any], is_created_by_the_broker: bool
+) -> None:
+    app = App(
+        {
+            "incoming": {
+                "orders": {
+                    "group_id": "billing",
+                    "auto_offset_reset": "earliest",
+                    "concurrency": 8,
+                    "ordering": "unordered",
+                }
+            },
+            "outgoing": {"invoices": output},
+        }
+    )
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(value: bytes) -> Any:
+        return make(value)
+
+    values = {b"%d" % number for number in range(100)}
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    broker = MemoryBroker(loop.clock, auto_create=is_created_by_the_broker)
+    broker.create_topic("orders", 1)
+    broker.create_topic("invoices", 8)
+    async with TestApp(app, broker=broker) as test:
+        for value in values:
+            await test.send("orders", value)
+        await test.settled()
+        broker.delete_topic("invoices")
+        for value in values:
+            await test.send("orders", value)
+        await asyncio.sleep(120)
+        assert app.health().live.status == "UP"
+        if not is_created_by_the_broker:
+            assert app.health().ready.status == "DOWN"
+            broker.create_topic("invoices", 2)
+        async with asyncio.timeout(HEALED_S):
+            await test.settled()
+        await until(lambda: app.health().status == "UP", HEALED_S)
+        written = [
+            record.value
+            for partition in range(broker.topics()["invoices"])
+            for record in broker.log(tp(partition, "invoices"))
+        ]
+        assert sorted(written) == sorted(values)
+    await broker.close()

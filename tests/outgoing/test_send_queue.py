@@ -62,7 +62,7 @@ class Writing(RuleBasedStateMachine):
         self.released = 0
         self.most = most
         self.begun: set[PartitionQueue] = set()
-        self.queue = SendQueue(most, zlib.crc32, self.note_release, begin=self.begun.add)
+        self.queue = SendQueue(most, zlib.crc32, self.note_release, begin=self.begin)
         self.serial = 0
         self.told: dict[int, list[BaseException | None]] = {}
         self.receipts: dict[int, CallbackReceipt | Alone] = {}
@@ -73,9 +73,16 @@ class Writing(RuleBasedStateMachine):
         self.refused: set[int] = set()
         self.lines: dict[TopicPartition, PartitionQueue] = {}
         self.on_their_way: dict[TopicPartition, Sequence[RecordFields]] = {}
+        self.partitions: dict[str, int] = {}
+        # Records of partitions that were gone: they may come behind later ones.
+        self.moved: set[int] = set()
 
     def note_release(self) -> None:
         self.released += 1
+
+    def begin(self, line: PartitionQueue) -> None:
+        self.begun.add(line)
+        self.note_lines(line)
 
     def note_lines(self, *lines: PartitionQueue | None) -> None:
         for line in lines:
@@ -135,6 +142,7 @@ class Writing(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS), partitions=st.integers(1, 3))
     def find(self, topic: str, partitions: int) -> None:
+        self.partitions[topic] = partitions
         self.note_lines(*self.queue.partitions_found(topic, partitions))
 
     @rule(topic=st.sampled_from(TOPICS))
@@ -167,6 +175,8 @@ class Writing(RuleBasedStateMachine):
             offset = len(self.stored[to])
             self.stored[to] += numbers[:count]
             line.written(offset, count)
+        elif self.place_again(line):
+            pass
         elif outcome == "refused":
             error = Refused()
             if line.refused(error):
@@ -175,10 +185,26 @@ class Writing(RuleBasedStateMachine):
             else:
                 assert len(batch) > 1, "a single record that is refused fails"
 
+    def place_again(self, line: PartitionQueue) -> bool:
+        numbers = {int(record.value or b"") for record in line.unwritten()}
+        was_there = line.partition.partition < self.partitions[line.partition.topic]
+        is_placed = self.queue.place_again(line)
+        left = {int(record.value or b"") for record in line.unwritten()}
+        self.moved |= numbers - left
+        assert is_placed == (numbers != left)
+        assert not (was_there and is_placed)
+        assert was_there or not left
+        return is_placed
+
     @invariant()
     def each_partition_has_its_records_once_and_in_the_order_of_sending(self) -> None:
         for stored in self.stored.values():
-            assert stored == sorted(set(stored))
+            in_order = [number for number in stored if number not in self.moved]
+            assert in_order == sorted(set(in_order))
+        moved = [
+            number for stored in self.stored.values() for number in stored if number in self.moved
+        ]
+        assert len(moved) == len(set(moved))
 
     @invariant()
     def a_receipt_is_told_once_and_of_all_its_records(self) -> None:
@@ -214,8 +240,12 @@ class Writing(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Everything that somebody waits for comes to its end once the broker works."""
         for topic in TOPICS:
+            self.partitions[topic] = 2
             self.note_lines(*self.queue.partitions_found(topic, 2))
+        for _, line in sorted(self.lines.items()):
+            self.place_again(line)
         for to, line in sorted(self.lines.items()):
+            assert to.partition < 2 or not list(line.unwritten())
             while batch := line.next_batch():
                 self.stored[to] += [int(record.value or b"") for record in batch]
                 line.written(0, len(batch))
@@ -327,6 +357,70 @@ def test_a_partition_that_comes_back_has_the_line_that_it_had() -> None:
     assert send() is line
     assert line is not None
     assert len(line.next_batch()) == 2
+
+
+def refused_count(queue: SendQueue, line: PartitionQueue) -> int:
+    """Refuse whatever is written to a partition; returns after how many refusals nothing waits."""
+    for refusals in range(100):
+        if not line.next_batch():
+            return refusals
+        if not queue.place_again(line):
+            line.refused(Refused())
+    raise AssertionError("it is written again and again")
+
+
+def test_records_of_a_partition_that_is_gone_go_to_others_unless_their_sender_has_named_it() -> (
+    None
+):
+    begun = list[PartitionQueue]()
+    queue = SendQueue(1000, zlib.crc32, lambda: None, begin=begun.append)
+    queue.partitions_found("orders", 3)
+    told: dict[str, list[BaseException | None]] = {}
+    key = next(bytes([n]) for n in range(99) if zlib.crc32(bytes([n])) % 3 == 2)
+    for name, partition in [("first", None), ("named", 2), ("second", None)]:
+        queue.enter()
+        told[name] = []
+        line = queue.place(Alone(RecordBytes(name.encode(), key), told[name]), "orders", partition)
+    assert line is not None
+    assert len(line.next_batch()) == 3
+    queue.enter()
+    told["third"] = []
+    queue.place(Alone(RecordBytes(b"third", key), told["third"]), "orders")
+    queue.partitions_found("orders", 1)
+    assert refused_count(queue, line) == 2
+    (other,) = set(begun)
+    assert other.partition == TopicPartition("orders", 0)
+    assert [record.value for record in other.next_batch()] == [b"first", b"second", b"third"]
+    other.written(0, 3)
+    (reason,) = told.pop("named")
+    assert isinstance(reason, Refused)
+    assert list(told.values()) == [[None]] * 3
+    assert queue.in_flight == 0
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=6), st.booleans())
+def test_what_is_refused_in_a_partition_that_is_gone_comes_to_an_end(
+    names: list[bool], raises: bool
+) -> None:
+    def choose(key: bytes | None, count: int) -> int:
+        if raises and count == 1:
+            raise ValueError("a bug")
+        return count - 1
+
+    queue = SendQueue(1000, zlib.crc32, lambda: None, choose)
+    queue.partitions_found("orders", 2)
+    told: list[list[BaseException | None]] = [[] for _ in names]
+    for outcomes, is_named in zip(told, names, strict=True):
+        queue.enter()
+        record = Alone(RecordBytes(b"x"), outcomes)
+        line = queue.place(record, "orders", 1 if is_named else None)
+        assert line is not None
+    line.next_batch()
+    queue.partitions_found("orders", 1)
+    refused_count(queue, line)
+    for outcomes, is_named in zip(told, names, strict=True):
+        assert len(outcomes) == (is_named or raises)
+    assert queue.in_flight == told.count([])
 
 
 class Noted(Receipt):

@@ -1554,6 +1554,18 @@ MUTANTS = (
         "                    self._send_failed(partition.topic, error, len(records))\n                    queue.written(0, len(records))",
     ),
     Mutant(
+        "records stay with a partition that their topic has no more",
+        "outgoing/queue/writer.py",
+        "        return self._queue.place_again(queue)\n",
+        "        return False\n",
+    ),
+    Mutant(
+        "a record leaves the partition that its sender has named",
+        "outgoing/queue/send_queue.py",
+        "        pinned = self._pinned or ()\n",
+        "        pinned = ()\n",
+    ),
+    Mutant(
         "a record's own header stands beside the one passed on",
         "outgoing/outgoing_channel.py",
         "wanted = self._headers.difference(name for name, _ in own)",

@@ -37,6 +37,7 @@ class PartitionQueue:
 
     __slots__ = (
         "_batch",
+        "_pinned",
         "_queue",
         "_single",
         "_topic",
@@ -54,6 +55,8 @@ class PartitionQueue:
         self.waiting: deque[QueuedRecord] = deque()
         self._topic = topic
         self._queue = queue
+        # The records whose senders have named this partition: they go to no other. None: none yet.
+        self._pinned: set[QueuedRecord] | None = None
         # Taken to be written, and not confirmed yet.
         self._batch: list[QueuedRecord] = []
         # How many of them are written one by one, because the broker refused their batch.
@@ -84,6 +87,8 @@ class PartitionQueue:
             batch += needed
         self._batch = batch
         if dropped:
+            if self._pinned:
+                self._pinned.intersection_update([*batch, *self.waiting])
             self._single = max(0, self._single - dropped)
             self._queue.leave(dropped)
         if not batch:
@@ -112,6 +117,8 @@ class PartitionQueue:
         self._was_answered = True
         written = self._batch[:count]
         del self._batch[:count]
+        if self._pinned:
+            self._pinned.difference_update(written)
         self._single = max(0, self._single - count)
         self._queue.leave(count)
         kinds: set[type[QueuedRecord]] = set(map(type, written))
@@ -130,10 +137,28 @@ class PartitionQueue:
             self._single = len(self._batch)
             return False
         record = self._batch.pop(0)
+        if self._pinned:
+            self._pinned.discard(record)
         self._single = max(0, self._single - 1)
         self._queue.leave(1)
         record.fail(error)
         return True
+
+    def pin(self, record: QueuedRecord) -> None:
+        """Keep a record in this partition, which its sender has named."""
+        if self._pinned is None:
+            self._pinned = set()
+        self._pinned.add(record)
+
+    def take_unpinned(self) -> list[QueuedRecord]:
+        """Take out the records for which another partition will do; no batch is on its way."""
+        pinned = self._pinned or ()
+        taken = [record for record in (*self._batch, *self.waiting) if record not in pinned]
+        if taken:
+            self._batch = [record for record in self._batch if record in pinned]
+            self.waiting = deque(record for record in self.waiting if record in pinned)
+            self._single = 0
+        return taken
 
     def unwritten(self) -> Iterator[QueuedRecord]:
         """Yield every record that is not written."""
@@ -199,7 +224,8 @@ class SendQueue:
         key_hash: Hash of a key; its remainder by the number of partitions is the partition.
         released: Called when records have left.
         partitioner: Another hash of keys, or the user's choice of partitions. None: *key_hash*.
-        begin: Called when :meth:`accept` has put a record into a partition that no task writes.
+        begin: Called when :meth:`accept` or :meth:`place_again` has put a record into a partition
+            that no task writes.
         lingers: Call *begin* for each record: it may be the one that fills a batch.
         first: Records without a key begin with this partition, counted round.
     """
@@ -310,7 +336,28 @@ class SendQueue:
             record.fail(_why_not_placed(error, topic_name, topic, partition))
             return None
         queue.waiting.append(record)
+        if partition is not None:
+            queue.pin(record)
         return queue
+
+    def place_again(self, queue: PartitionQueue) -> bool:
+        """Place the records of a partition that does not exist any more in those that do.
+
+        A topic that was deleted may come back with fewer partitions. Records whose senders have
+        named the partition stay. No batch of it is on its way.
+
+        Returns:
+            Whether it had such records.
+        """
+        name, number = queue.partition
+        if number < len(self._topics[name].partitions):
+            return False
+        taken = queue.take_unpinned()
+        for record in taken:
+            other = self.place(record, name)
+            if other is not None:
+                self._begin(other)
+        return bool(taken)
 
     def awaits_partitions(self, topic_name: str) -> bool:
         """Whether records wait until the partitions of a topic are known."""
@@ -342,8 +389,7 @@ class SendQueue:
         return [queue for queue in placed if queue is not None]
 
     def _resize(self, topic_name: str, topic: TopicQueues, count: int) -> None:
-        # Where the topic was recreated with fewer partitions, the broker refuses what waits for the
-        # others.
+        # What waits for partitions that are gone is placed again by the task that writes there.
         del topic.partitions[count:]
         for number in range(len(topic.partitions), count):
             partition = TopicPartition(topic_name, number)

@@ -343,7 +343,7 @@ class Writer:
                 try:
                     written = await self._producer.write(partition, records)
                 except RejectedRecordError as error:
-                    if queue.refused(error):
+                    if not self._follow_partitions(queue) and queue.refused(error):
                         self._send_failed(partition.topic, error, 1)
                 except BrokerError as error:
                     self._send_failed(partition.topic, error, len(records))
@@ -362,12 +362,22 @@ class Writer:
                     if self._watch is not None:
                         self._watch.written(records[0], self._durations, took_s)
                     queue.written(written.offset, written.count)
-                # The topic may have new partitions. Or it was recreated with fewer, and the broker
-                # refuses what goes to the others.
-                if known := self._producer.known_partitions(partition.topic):
-                    self._queue.partitions_found(partition.topic, known)
+                self._follow_partitions(queue)
         finally:
             queue.is_being_written = False
+
+    def _follow_partitions(self, queue: PartitionQueue) -> bool:
+        """Go by the partitions that the topic has now: it may have new ones, or have lost some.
+
+        Returns:
+            Whether the partition is gone, and records of it were placed in others.
+        """
+        topic = queue.partition.topic
+        known = self._producer.known_partitions(topic)
+        if not known:
+            return False
+        self._queue.partitions_found(topic, known)
+        return self._queue.place_again(queue)
 
     async def _linger(self, queue: PartitionQueue) -> None:
         """Wait for more records, unless there are enough."""
