@@ -315,6 +315,22 @@ async def test_brokers_at_another_address_are_found_and_topics_stay_known(
         await moved.stop()
 
 
+async def test_a_close_that_is_cancelled_leaves_no_connection(broker: ScriptedBroker) -> None:
+    client = KafkaClient(ClientSettings(bootstrap_servers=broker.address))
+    await client.bootstrap()
+    assert await client.ready(1)
+    closing = asyncio.ensure_future(client.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert client.connected_nodes() == set()
+    async with asyncio.timeout(PATIENCE_S):
+        while broker.writers:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await client.close()
+
+
 @pytest.mark.parametrize("at", ["the greeting", "the answer"])
 @pytest.mark.parametrize("names_brokers", [True, False])
 @pytest.mark.parametrize("search", ["the first one", "a later one"])

@@ -142,15 +142,18 @@ class KafkaClient:
     async def close(self) -> None:
         """Close all connections, after what was written is sent. Fails requests without answer."""
         self._is_closed = True
-        if self._updating is not None:
-            self._updating.cancel()
-            await asyncio.wait([self._updating])
-            self._updating = None
+        updating = self._updating
+        self._updating = None
+        if updating is not None:
+            updating.cancel()
         self._end_update(has_succeeded=False)
         connections = [*self._opened]
+        # Before the first wait, in which this may be cancelled.
         for connection in connections:
             connection.close()
         await asyncio.gather(*(connection.wait_closed() for connection in connections))
+        if updating is not None:
+            await asyncio.wait([updating])
 
     async def ready(self, node: int, *, group: Any = ConnectionGroup.DEFAULT) -> bool:
         """Connect to a node, unless it is connected. False: that has failed, or has to wait."""
