@@ -131,7 +131,7 @@ class TransactionOutcomes:
     ) -> None:
         """Wait before the store is tried again.
 
-        It waits a little in any case: an application that iterates may try again at once.
+        It waits a little even if it raises: an application that iterates may try again at once.
 
         Raises:
             CheckpointRefusedError: A partition is not ours any more.

@@ -1554,7 +1554,7 @@ MUTANTS = (
         "                    self._send_failed(partition.topic, error, len(records))\n                    queue.written(0, len(records))",
     ),
     Mutant(
-        "records stay with a partition that their topic has no more",
+        "records stay in a partition that does not exist any more",
         "outgoing/queue/writer.py",
         "        return self._queue.place_again(queue)\n",
         "        return False\n",

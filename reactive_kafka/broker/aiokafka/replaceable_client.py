@@ -177,7 +177,7 @@ class ReplaceableClient:
 
 
 async def _close(producer: aiokafka.AIOKafkaProducer) -> None:
-    """Flush and close within a deadline. What is not confirmed by then fails.
+    """Flush and close within a deadline. Records that are not confirmed by then fail.
 
     Cancellation: it is closed, but not flushed.
     """

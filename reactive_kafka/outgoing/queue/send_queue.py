@@ -389,7 +389,7 @@ class SendQueue:
         return [queue for queue in placed if queue is not None]
 
     def _resize(self, topic_name: str, topic: TopicQueues, count: int) -> None:
-        # What waits for partitions that are gone is placed again by the task that writes there.
+        # The task that writes to a partition that is gone places its records again.
         del topic.partitions[count:]
         for number in range(len(topic.partitions), count):
             partition = TopicPartition(topic_name, number)

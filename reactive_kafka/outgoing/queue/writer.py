@@ -367,7 +367,7 @@ class Writer:
             queue.is_being_written = False
 
     def _follow_partitions(self, queue: PartitionQueue) -> bool:
-        """Go by the partitions that the topic has now: it may have new ones, or have lost some.
+        """Go by the partitions that the topic has now, which may be more or fewer than before.
 
         Returns:
             Whether the partition is gone, and records of it were placed in others.
